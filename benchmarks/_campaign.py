@@ -57,19 +57,19 @@ def options(description: str, *, name: str, pairs: int) -> ArgumentParser:
         "--pairs",
         type=int,
         default=pairs,
-        help=f"measure this many pairs per section (default {pairs})",
+        help=f"number of pairs per section to measure (default: {pairs})",
     )
-    add("--minutes", type=float, help="start no pair that would probably end after this time")
-    add("--warmup", type=int, default=5, help="warm-up iterations of the usual methods (default 5)")
-    add("--iterations", type=int, default=100, help="iterations of the usual methods (default 100)")
+    add("--minutes", type=float, help="time limit in minutes, checked before each pair")
+    add("--warmup", type=int, default=5, help="usual methods: warm-up iterations (default: 5)")
+    add("--iterations", type=int, default=100, help="usual methods: iterations (default: 100)")
     add("--seed", type=int, default=1)
     add(
         "--output",
         type=Path,
         default=Path(f"results/{name}.jsonl"),
-        help="file to write or continue",
+        help="file to write, or to continue",
     )
-    add("--report-only", action="store_true", help="print the tables of existing pairs only")
+    add("--report-only", action="store_true", help="only print the tables for existing pairs")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""Writes made-up results of operators over shapes and of recipes, as `cbs micro run` would.
+"""Writes made-up results for operators over shapes and for recipes, as `cbs micro run` would.
 
 The page, its tests and the history need many results, and real ones would take hours. The figures
 are not measurements of any compiler.
@@ -178,9 +178,9 @@ def _with_recipe(record: Json, recipe: str, signal: float, left: float, shape: S
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("output", type=Path)
-    parser.add_argument("--powers", default="4-10", help="smallest and largest power of two")
+    parser.add_argument("--powers", default="4-10", help="smallest and largest exponent of two")
     parser.add_argument("--night", type=int, default=0)
-    parser.add_argument("--slower", action="store_true", help="plant slow-downs")
+    parser.add_argument("--slower", action="store_true", help="add slow-downs")
     options = parser.parse_args()
     low, high = map(int, options.powers.split("-"))
     made_up = document(range(low, high + 1), night=options.night, slower=options.slower)

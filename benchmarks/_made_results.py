@@ -1,4 +1,4 @@
-"""Writes made-up results of any number of cases, as `cbs run` would write real ones.
+"""Writes made-up results for any number of cases, as `cbs run` would write real ones.
 
 The speed test of the report and its screenshots need many results, and real ones would take days.
 The figures are not measurements of any compiler.
@@ -349,7 +349,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--night", type=int, default=0)
-    parser.add_argument("--slower", action="store_true", help="plant a slow-down and wrong outputs")
+    parser.add_argument("--slower", action="store_true", help="add a slow-down and wrong outputs")
     options = parser.parse_args()
     made = document(options.cases, seed=options.seed, night=options.night, slower=options.slower)
     options.output.write_text(json.dumps(made), encoding="utf-8")

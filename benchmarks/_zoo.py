@@ -145,20 +145,20 @@ def options(description: str, *, script: str) -> argparse.ArgumentParser:
     """Returns a parser with the options of all tables."""
     parser = argparse.ArgumentParser(description=description)
     add = parser.add_argument
-    add("--rounds", type=int, default=15, help="measure this many blocks per program (default 15)")
+    add("--rounds", type=int, default=15, help="number of blocks per program (default: 15)")
     add(
         "--only",
         type=_names,
         default=tuple(ENTRIES),
-        help="architectures, e.g. bert,resnet (default all)",
+        help="architectures, e.g. bert,resnet (default: all)",
     )
-    add("--quick", action="store_true", help="try the script with tiny models; keep no record")
-    add("--root-dir", type=Path, help="folder of checkpoints, same as for `cbs run`")
+    add("--quick", action="store_true", help="try the script with tiny models, without recording")
+    add("--root-dir", type=Path, help="directory for checkpoints, as in `cbs run`")
     add(
         "--output",
         type=Path,
         default=Path(__file__).parent / "recorded" / f"{script}.jsonl",
-        help="file with one line per table; replaces a model's old line (default %(default)s)",
+        help="file with one line per table, in which to replace old lines (default: %(default)s)",
     )
     return parser
 
@@ -175,5 +175,6 @@ def prepared(parser: argparse.ArgumentParser) -> argparse.Namespace:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if unknown := [name for name in names if name not in ENTRIES]:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(ENTRIES)}")
+        text = f"unknown architecture {unknown[0]!r}; choices are {', '.join(ENTRIES)}"
+        raise argparse.ArgumentTypeError(text)
     return names

@@ -1,4 +1,4 @@
-"""Measures how often verdicts are wrong on this machine, ours and those by the usual methods.
+"""Measures how often our verdicts and the usual methods' verdicts are wrong on this machine.
 
 Pairs have two identical workers (A/A), or one worker that takes 3 % longer in each iteration. They
 are judged by
@@ -45,7 +45,7 @@ def main() -> int:
         "--section",
         action="append",
         choices=[section.name for section in SECTIONS],
-        help="measure only this section; may be repeated",
+        help="section to measure; may be repeated (default: all)",
     )
     chosen = parser.parse_args()
     minutes = QUICK_MINUTES if chosen.quick and chosen.minutes is None else chosen.minutes

@@ -1,4 +1,4 @@
-"""Compares the baseline with itself, 50 times with `cbs micro run`, and counts verdicts.
+"""Compares the baseline with itself 50 times, with `cbs micro run`, and counts the verdicts.
 
 The guide's layer runs eager and compiled, over 25 shapes. Each runs in this Python environment
 under two names, so both are the same program. The verdict is `faster` or `slower` if the 98 %
@@ -39,8 +39,8 @@ _ALLOWED = 0.02
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="try the script with two shapes")
-    parser.add_argument("--processes", type=int, default=3, help="processes per trial (default 3)")
-    parser.add_argument("-o", "--output", type=Path, help="keep the results file at this path")
+    parser.add_argument("--processes", type=int, default=3, help="processes per trial (default: 3)")
+    parser.add_argument("-o", "--output", type=Path, help="path to keep the results file at")
     options = parser.parse_args()
     shapes = _SHAPES[::12][:2] if options.quick else _SHAPES
     with tempfile.TemporaryDirectory(prefix="cbs-itself-") as directory:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the overhead of `cbs bench`: per event, and per run of a script that sleeps.
+"""Measures the overhead of `cbs bench` per event, and per run of a script that only sleeps.
 
 `python benchmarks/bench_overhead.py` installs the template into a temporary base and runs it, in
 half a minute. `--quick` has no effect.

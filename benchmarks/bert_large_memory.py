@@ -33,10 +33,10 @@ _MODEL = {False: "bert-large-uncased", True: "bert-tiny"}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--backend", default="jax_xla,pt_inductor,iree", help="backends, same as for `cbs run`"
+        "--backend", default="jax_xla,pt_inductor,iree", help="backends, as in `cbs run`"
     )
     parser.add_argument(
-        "--root-dir", type=Path, help="folder of checkpoints and artifacts, same as for `cbs run`"
+        "--root-dir", type=Path, help="directory for checkpoints and artifacts, as in `cbs run`"
     )
     parser.add_argument("--quick", action="store_true", help="try the script with BERT-tiny")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Compares `cbs run MODEL` with the tools of each runtime, on the same files.
+"""Compares `cbs run MODEL` with each runtime's own tools, on the same files.
 
 The files are a convolutional network as `.onnx` and as `.tflite`, and a Hugging Face directory. The
 peers are `onnxruntime_test` (in ONNX Runtime's package; a mean over the same number of iterations),
@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument(
         "--optimum",
         metavar="PYTHON",
-        help="interpreter that has optimum-benchmark and transformers",
+        help="Python interpreter with optimum-benchmark and transformers",
     )
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds

@@ -1,4 +1,4 @@
-"""Measures loading a checkpoint in each framework, against reading and copying the file.
+"""Compares the time to load a checkpoint in each framework with reading and copying the file.
 
 The checkpoint is BERT-base, float32, 438 MB, in a temporary directory. To load a model, a framework
 also builds its modules, which takes the same time for all widths. So the yardstick is the sum of
@@ -52,14 +52,14 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--rounds", type=int, default=9, help="loads per framework (default 9)")
+    add("--rounds", type=int, default=9, help="number of loads per framework (default: 9)")
     add(
         "--framework",
         choices=tuple(_PACKAGES),
         action="append",
-        help="framework to measure; may be repeated (default all)",
+        help="framework to measure; may be repeated (default: all)",
     )
-    add("--quick", action="store_true", help="try the script with BERT-tiny; keep no record")
+    add("--quick", action="store_true", help="try the script with BERT-tiny, without recording")
     add("--output", type=Path, default=Path(__file__).parent / "recorded/checkpoint_loading.jsonl")
     chosen = parser.parse_args()
     frameworks = chosen.framework or tuple(_PACKAGES)

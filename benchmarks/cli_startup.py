@@ -1,4 +1,4 @@
-"""Measures the time of a whole `cbs list` process, compared with a bare `python -c pass`.
+"""Measures how long a `cbs list` process takes, compared with a bare `python -c pass`.
 
 The processes alternate in shuffled order, and the script prints the medians. One more process lists
 the cases and then checks that `sys.modules` contains no framework modules.
@@ -33,7 +33,7 @@ print(json.dumps({"code": code, "lines": len(listing.getvalue().splitlines()), "
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--runs", type=int, default=20, help="start this many processes of each kind (default 20)"
+        "--runs", type=int, default=20, help="number of processes of each kind (default: 20)"
     )
     parser.add_argument("--quick", action="store_true", help="try the script with three runs")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Measures the cost of proving that compiled programs ran: per call and per process.
+"""Measures the cost, per call and per process, of proving that compiled programs ran.
 
 An empty function is called with and without a counter, in shuffled blocks. The result is the
 first decile of the blocks, in which no other process had the CPU. For three networks, the added

@@ -1,4 +1,4 @@
-"""Measures the cost of strict checks: time of a race, and peak memory of its workers.
+"""Measures the cost of strict checks, in race time and in the workers' peak memory.
 
 Races a user's small network, as a PyTorch module and as an ONNX file, and the tiny BERT, each in a
 fresh root directory: with all checks, and without the expensive ones. These are: a separate process

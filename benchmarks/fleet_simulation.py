@@ -1,4 +1,4 @@
-"""Simulates fleets: time and memory for up to a million jobs, and thousands of faults.
+"""Measures time and memory for simulated fleets with up to a million jobs and many faults.
 
 The planner, spool, poller, campaign and collector are the real ones; the spool is a real folder, in
 memory if possible. Only the cluster and its clock are simulated. Each size runs in a separate
@@ -51,10 +51,10 @@ _MOST_ROUNDS = 1000
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes and 200 faults")
+    parser.add_argument("--quick", action="store_true", help="simulate small fleets and 200 faults")
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", type=int, nargs="*", help="numbers of jobs")
-    parser.add_argument("--faults", type=int, help="number of faults")
+    parser.add_argument("--sizes", type=int, nargs="*", help="numbers of jobs to simulate")
+    parser.add_argument("--faults", type=int, help="number of faults to simulate")
     options = parser.parse_args()
     if options.size:
         with _folder() as folder:

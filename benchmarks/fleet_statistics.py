@@ -1,4 +1,4 @@
-"""Measures how often statements about a fleet are wrong, on simulated nodes with a known truth.
+"""Measures how often conclusions about a fleet are wrong, on simulated nodes with a known truth.
 
 Classes of nodes race two equal programs whose ratio differs from node to node. A class verdict is
 false if it is faster or slower. Canaries run on equal nodes, or one of them is 5 % slower. Every

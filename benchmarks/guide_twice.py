@@ -1,4 +1,4 @@
-"""Runs the YAML of torchao's guide on a CPU twice, with the guide's command, and compares the runs.
+"""Runs the YAML file of torchao's guide twice on a CPU, with its command, and compares both runs.
 
 The runs include all recipes of the guide's file and both sparsities, up to a power of two. Each row
 must be a verified number, unsupported with a reason, or a failure that names the recipe. The JSON
@@ -38,13 +38,13 @@ _SAID = {"ok", "unsupported", "failed"}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--quick", action="store_true", help="measure one shape with two recipes, only in eager"
+        "--quick", action="store_true", help="measure one shape with two recipes, in eager mode"
     )
     parser.add_argument(
-        "--max-power", type=int, default=8, help="largest power of two of a shape (default 8)"
+        "--max-power", type=int, default=8, help="exponent of the largest power of two (default: 8)"
     )
-    parser.add_argument("--compile-mode", default="max-autotune", help="compile mode in the file")
-    parser.add_argument("-o", "--output", type=Path, help="keep all files in this folder")
+    parser.add_argument("--compile-mode", default="max-autotune", help="torch.compile mode")
+    parser.add_argument("-o", "--output", type=Path, help="directory to keep all files in")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cbs-guide-") as name:
         folder = (options.output or Path(name)).absolute()

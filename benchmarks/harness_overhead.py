@@ -71,7 +71,7 @@ class Rounds:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--rounds", type=int, default=200, help="measure this many pairs of blocks (default 200)"
+        "--rounds", type=int, default=200, help="number of block pairs to measure (default: 200)"
     )
     parser.add_argument("--quick", action="store_true", help="try the script with fifty rounds")
     options = parser.parse_args()

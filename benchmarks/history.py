@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--results", type=int, default=10_000, help="results to import from files")
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows in the large database")
+    parser.add_argument("--results", type=int, default=10_000, help="number of results to import")
+    parser.add_argument("--rows", type=int, default=1_000_000, help="number of database rows")
     parser.add_argument("--series", type=int, default=1_000)
     parser.add_argument("--nights", type=int, default=365)
-    parser.add_argument("--db", help="database for the rows (default: SQLite in a new folder)")
+    parser.add_argument("--db", help="database for the rows (default: a new SQLite file)")
     parser.add_argument("--quick", action="store_true", help="try the script with small numbers")
     options = parser.parse_args()
     if options.quick:

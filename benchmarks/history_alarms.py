@@ -1,4 +1,4 @@
-"""Measures false alarms and detection of `cbs history regressions` on simulated nights.
+"""Measures false alarms and detection rates of `cbs history regressions` on simulated nights.
 
 Alarms are the histories without changes that report a step. For detection, one trend is 8 % slower
 in the last night, or in the last two or three nights; the script counts how often that is reported.
@@ -26,7 +26,7 @@ NIGHTS, SLOWER, GOAL = 30, 1.08, 0.02
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--histories", type=int, default=400, help="simulate this many histories of each kind"
+        "--histories", type=int, default=400, help="number of histories of each kind to simulate"
     )
     parser.add_argument("--quick", action="store_true", help="try the script with 20 histories")
     options = parser.parse_args()

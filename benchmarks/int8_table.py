@@ -38,61 +38,61 @@ STACKS = {
 _SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
-Each stack has a different way to compute in int8. This page compares each stack in int8 with the
-same stack in fp32: speed, size, and accuracy at a task. [Recipes](recipes.md) explains the names.
+Stacks compute in int8 in different ways. This page compares each stack's int8 results with its fp32
+results: speed, size, and accuracy on a task. [Recipes](recipes.md) explains the recipe names.
 
-Tiny layers favour stacks that quantise activations cheaply. Before you choose a stack, measure your
-own model.
+The models on this page have tiny layers, which favour stacks that quantise activations cheaply.
+Before you choose a stack, measure your own model.
 
 ## How it was measured
 
-`benchmarks/int8_table.py --table docs/concepts/int8.md` writes this page. It races tiny models with
-trained weights at batch 4. All competitors race together, in three processes each.
+`benchmarks/int8_table.py --table docs/concepts/int8.md` generates this page. It races tiny models
+with trained weights at batch 4. All competitors race together, in three processes each.
 
 ## Columns
 
-- *stack* and *from*: the stack, and the framework of the model.
-- *fp32, ms*: the median latency of the stack in fp32.
-- *int8*: the [recipe](recipes.md), or the compiler of LiteRT.
+- *stack* and *from*: the stack, and the model's framework.
+- *fp32, ms*: the stack's median latency in fp32.
+- *int8*: the [recipe](recipes.md), or the LiteRT compiler.
 - *speed*: the speed-up over the same stack in fp32, with the same weights. A 98 % interval and the
   verdict follow.
-- *bytes left*: the size of the weights, as a share of their size in fp32. For ONNX Runtime and
-  LiteRT, it is the size of the file.
-- *signal*: the ratio of signal to quantisation noise of the outputs, compared with the unquantised
+- *relative size*: the size of the weights or (ONNX Runtime, LiteRT) of the file, relative to fp32.
+- *signal*: the signal-to-quantisation-noise ratio of the outputs, relative to the unquantised
   float64 run.
-- *accuracy*: the accuracy in fp32, the accuracy in int8, and how int8 differs from float64.
-- *products changed*: how many of the products with weights the recipe changed.
+- *accuracy*: the accuracy in fp32 and int8, and the difference between int8 and float64.
+- *layers changed*: how many layers with weights the recipe changed. Convolutions count only in
+  stacks that quantise them.
 
 ### Accuracy
 
-Each model was trained for a task (`scripts/train_tiny.py`). The executable that was timed also does
-the task. There are two kinds of accuracy:
+Each model was trained for a task (`scripts/train_tiny.py`). The timed executable also performs this
+task. There are two measures of accuracy:
 
-- *top-1* is the share of examples whose class is right. For example, `7 (-2 +3)` means that int8
-  and float64 give different classes for 7 examples. Of these, only float64 has 2 right, and only
-  int8 has 3 right.
+- *top-1* is the share of examples that are classified correctly. For example, `7 (-2 +3)` means
+  that int8 and float64 predict different classes for 7 examples. For 2 of them, only float64 is
+  correct. For 3, only int8 is correct.
 - *perplexity* shows how well a model predicts the next token. Lower is better. The ratio to float64
   has a 95 % interval over texts.
 
-An accuracy in bold has lost more than the task allows.
+Bold marks an accuracy loss that exceeds the limit for the task.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--table", type=Path, help="write the table to this document")
+    parser.add_argument("--table", type=Path, help="document to write the table to")
     parser.add_argument(
         "--results",
         type=Path,
         default=Path("int8-results"),
-        help="folder of results; existing results are reused",
+        help="directory for results; existing results are reused",
     )
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument(
         "--seconds",
         type=float,
         default=_SECONDS_EACH,
-        help="seconds per trial; use fewer for a quick look",
+        help="time limit in seconds for a trial; use less for a quick look",
     )
     options = parser.parse_args()
     sections = [
@@ -126,8 +126,8 @@ def _section(model: str, folder: Path, seconds: float) -> Iterator[str]:
         f"{100 * (task.most_lost or 0):g}.\n"
     )
     yield (
-        "| stack | from | fp32, ms | int8 | speed | bytes left | signal | accuracy "
-        "| products changed |"
+        "| stack | from | fp32, ms | int8 | speed | relative size | signal | accuracy "
+        "| layers changed |"
     )
     yield "|---" * 9 + "|"
     for base in STACKS:
@@ -167,7 +167,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
         changed = f"{applied['layers']} of {applied['linear']}"
     else:
         sizes = [c.metrics.program.artifact_size_bytes or 0 for c in (case, whole)]
-        left, changed = sizes[0] / sizes[1], "chosen by its converter"
+        left, changed = sizes[0] / sizes[1], "chosen by the converter"
     check = case.metrics.verification
     noise = f"{check.sqnr_db:.0f} dB" if check and check.sqnr_db else "?"
     accuracy = f"{whole.metrics.accuracy} to {_accuracy(case)}"

@@ -1,4 +1,4 @@
-"""Measures the goals of the suite for itself, and rewrites the table in `benchmarks/README.md`.
+"""Measures the suite against its own goals, and updates the table in `benchmarks/README.md`.
 
 Runs the other scripts of this folder one after the other. Each prints goals, which replace its
 former records in `recorded/figures.jsonl`, with date, commit and machine. The table is made from
@@ -65,9 +65,9 @@ _GOAL = re.compile(r"goal: (?P<goal>.+): (?P<met>met|missed) \((?P<found>.*)\)")
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=SCRIPTS, default=SCRIPTS, metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="try the scripts; keep no records")
+    parser.add_argument("--quick", action="store_true", help="try the scripts, without recording")
     parser.add_argument(
-        "--table-only", action="store_true", help="only write the table of existing records"
+        "--table-only", action="store_true", help="only write the table for the existing records"
     )
     options = parser.parse_args()
     failed = []

@@ -1,4 +1,4 @@
-"""Measures the share of a small `cbs run` that is not the stacks' own work, and where it goes.
+"""Measures the share of time that a small `cbs run` spends outside the stacks, and on what.
 
 Runs the tiny BERT and ResNet in three backends with a fresh root directory. The script starts a
 second process of itself, which wraps a dozen functions of the harness in timers and calls the

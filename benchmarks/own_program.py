@@ -1,4 +1,4 @@
-"""Races a user's program; measures the time until the first latency, and orchestration.
+"""Races a user's program, and measures the time to the first latency and the orchestration.
 
 `docs/examples/export_my_net.py` exports a network that takes microseconds. `cbs run my_net.onnx`
 races it on three runtimes with a fresh root directory. By the race's time line, work is the time in

@@ -1,4 +1,4 @@
-"""Measures the speed-up of `cbs parity` with parallel cells, and compares the statuses.
+"""Measures how much faster `cbs parity` is with parallel cells, and compares the statuses.
 
 Alternates between runs of the same matrix with `--jobs 1` and with the default number of parallel
 cells. All use the artifacts of an unmeasured run. The errors may differ in their last digits, since
@@ -30,9 +30,9 @@ def main() -> None:
     """Prints seconds and their ratio; exits with 1 if the goal is missed or statuses differ."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--name", help=f"regular expression for cases (default {_NAME})")
-    add("--backend", help="backends, same as for `cbs parity` (default: all installed)")
-    add("--rounds", type=int, default=3, help="make this many runs of each kind (default 3)")
+    add("--name", help=f"regular expression for case names (default: {_NAME})")
+    add("--backend", help="backends, as in `cbs parity` (default: all installed)")
+    add("--rounds", type=int, default=3, help="number of runs of each kind (default: 3)")
     add("--quick", action="store_true", help="measure one model in one round")
     options = parser.parse_args()
     jobs = default_jobs("cpu", None)

@@ -1,4 +1,4 @@
-"""Tests that the check of reported times does not flag honest programs.
+"""Tests that the check for implausible times does not flag honest programs.
 
 The script has two parts. First, it checks every process in the given results files: samples against
 their blocks, CPU time against CPUs, and latency against arithmetic. Then it simulates 5,000 trials
@@ -38,8 +38,8 @@ FRESH_RUNS = 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("files", nargs="+", type=Path, help="results files of honest programs")
-    parser.add_argument("--trials", type=int, default=5000, help="default %(default)d")
+    parser.add_argument("files", nargs="+", type=Path, help="results files from honest programs")
+    parser.add_argument("--trials", type=int, default=5000, help="simulated trials")
     options = parser.parse_args()
     processes, problems, skipped = [], [], 0
     for path in options.files:

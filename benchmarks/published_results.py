@@ -127,13 +127,13 @@ RACES = (
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--list", action="store_true", help="list the races with their estimated times"
+        "--list", action="store_true", help="list the races and their estimated times"
     )
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these races")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="races to run (default: all)")
     parser.add_argument(
-        "--minutes", type=float, help="start no race that would end after this time"
+        "--minutes", type=float, help="time limit in minutes, checked before each race"
     )
-    parser.add_argument("--page-only", action="store_true", help="write the page from the results")
+    parser.add_argument("--page-only", action="store_true", help="only write the page")
     options = parser.parse_args()
     races = [race for race in RACES if not options.only or race.name in options.only]
     if options.list:

@@ -1,4 +1,4 @@
-"""Writes docs/concepts/recipes.md: the recipes that work in each backend, or the reason.
+"""Writes docs/concepts/recipes.md: which recipes work in each backend, and why others do not.
 
 Runs tiny BERT with every recipe in every compiler that supports recipes, once each. Each cell has
 the number of changed layers, the share of the bytes left, and the signal-to-quantisation-noise
@@ -32,49 +32,49 @@ SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
 A *recipe* is a way to compute with fewer bits, for example with int8 weights. This page shows which
-recipes each backend can apply, and what they cost in accuracy. To run one, see
+recipes each backend can apply, and how much accuracy they cost. To run a recipe, see
 [Quantised programs](../guides/measure.md#quantised-programs).
 
 ## How to read the tables
 
-`benchmarks/recipes_table.py --table docs/concepts/recipes.md` writes this page. It runs tiny BERT
-with trained weights, at batch 4. Each recipe runs once in each compiler that takes recipes.
+`benchmarks/recipes_table.py --table docs/concepts/recipes.md` generates this page. It runs tiny
+BERT with trained weights, at batch 4. Each recipe runs once with each compiler that supports
+recipes.
 
-The columns are [competitors](../reference/glossary.md): a backend and a compiler. The tables *fp32*
-and *bf16* are named after the data type of the model. Each cell contains, in this order:
+Each column is a [competitor](../reference/glossary.md): a backend with a compiler. The *fp32* and
+*bf16* tables are named after the data type of the model. Each cell contains, in this order:
 
-1. How many of the model's linear layers the recipe changed.
-2. The size of the weights, as a share of their original bytes. Embeddings are not quantised.
-3. The ratio of signal to quantisation noise, compared with the unquantised float64 run.
-4. The share of 400 sentences whose language the program identifies. In float64 it is {reference}.
+1. The number of linear layers that the recipe changed.
+2. The size of the weights, relative to their original size. Embeddings are not quantised.
+3. The signal-to-quantisation-noise ratio, relative to the unquantised float64 run.
+4. The share of 400 sentences whose language is identified correctly. In float64 it is {reference}.
 
-`-` means that the backend cannot apply the recipe. Any other text is the reason for a missing
-result.
+`-` means that the backend cannot apply the recipe. Other text is the reason for a missing result.
 
-A recipe name means the same arithmetic in every backend. If a backend computes differently, its
-recipe has another name. For example, `int8dq` has a scale for each row of the activations, and ONNX
-Runtime's `int8dq-tensor` has one scale for the whole tensor.
+A recipe name stands for the same arithmetic in every backend. If a backend computes differently,
+its recipe has a different name. For example, `int8dq` uses one scale for each row of the
+activations. ONNX Runtime's `int8dq-tensor` uses one scale for the whole tensor.
 
 The following details still differ between backends:
 
-- Each stack chooses the range of numbers that a few bits represent. The signal shows this choice.
+- Each backend chooses the range that the bits represent, which affects the signal-to-noise ratio.
 - JAX stores each 4-bit number in a whole byte.
-- If OpenVINO computes in bf16, it widens the quantised weights in each run. The bytes do not show
-  this.
+- If OpenVINO computes in bf16, it widens the quantised weights in each run. The size in the table
+  does not show this.
 """
 LITERT = """
 ## LiteRT
 
 LiteRT has no recipes. Its converter quantises the model, and each precision of the converter is a
-compiler:
+separate compiler:
 
 - `tflite:fp16` stores weights in 16 bits and computes in fp32.
-- `tflite:dynamic-range` has int8 weights, with a scale for each output. It converts activations to
+- `tflite:dynamic-range` uses int8 weights, with a scale for each output. It converts activations to
   int8 at run time. Layers without an int8 kernel are not quantised. The nearest recipe is `int8dq`.
-- `tflite:int8` has int8 weights and activations. The scales of the activations are calibrated on
-  inputs that are not measured.
+- `tflite:int8` uses int8 weights and activations. The activation scales are calibrated on inputs
+  that are not measured.
 
-The size is the size of the file, relative to the fp32 file.
+The table gives the size of the file, relative to the fp32 file.
 
 | compiler | from JAX | from TensorFlow |
 |---|---|---|"""
@@ -82,7 +82,7 @@ The size is the size of the file, relative to the fp32 file.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--table", type=Path, help="write the table to this document")
+    parser.add_argument("--table", type=Path, help="document to write the table to")
     options = parser.parse_args()
     task = trained.task_of({"model_name": "bert-tiny", "checkpoint": "trained"})
     assert task
@@ -167,7 +167,7 @@ def _cell(case: Case) -> str:
     applied = case.metrics.program.notes["recipe"]
     left = applied["bytes_after"] / applied["bytes_before"]
     layers = f"{applied['layers']} of {applied['linear']} layers"
-    return f"{layers}, {left:.2f} of the bytes, {_noise(case)}, {case.metrics.accuracy}"
+    return f"{layers}, {left:.2f} of the size, {_noise(case)}, {case.metrics.accuracy}"
 
 
 def _ending(case: Case) -> str:

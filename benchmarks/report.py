@@ -1,4 +1,4 @@
-"""Measures the report of 5,000 results: the time to build it, its size, and its response times.
+"""Measures the build time, size and response times of a report on 5,000 results.
 
 The same samples go to the nearest peer, `pytest-benchmark compare --csv`; the two alternate in
 shuffled order. They do different things. The peer reads finished statistics and writes a table and

@@ -1,4 +1,4 @@
-"""Tests that the limits of verification lie between right programs and coarser precisions.
+"""Tests that verification limits lie between correct programs and coarser precisions.
 
 For each tiny model in PyTorch and each type, there are three kinds of errors. One is the error of
 honest programs: the reference, and every cell of a parity file with status ok. The second is the
@@ -41,38 +41,38 @@ MARGIN = 1.5
 _HEADER = (
     "model",
     "type",
-    "right",
+    "correct",
     "by",
     "allowed",
-    "coarser",
+    "lower precision",
     "margin",
     "of parts",
     "margin below",
 )
-_PREFACE = """# Limits between right programs and coarser ones
+_PREFACE = """# Limits between correct and lower-precision programs
 
 The error of an output must stay below a limit. This limit should be larger than the error of every
-right program. It should be smaller than the error of a program that computes in a coarser type, for
-example in int8 instead of bf16. This page shows both sides for each tiny model and data type.
-[Design note 0001](../design/0001-verification.md) explains the measurement and the limits.
+correct program. It should be smaller than the error of a program that computes in a lower
+precision, for example in int8 instead of bf16. This page shows both errors for each tiny model and
+data type. [Design note 0001](../design/0001-verification.md) explains how the limits are chosen.
 
-`benchmarks/separation.py --parity FILE --table docs/concepts/separation.md` writes this page.
-`FILE` is a results file of `cbs parity`.
+`benchmarks/separation.py --parity FILE --table docs/concepts/separation.md` generates this page.
+`FILE` is a results file from `cbs parity`.
 
 The *truth* is the float64 run. Errors are root mean squares against the truth, relative to its root
 mean square. The columns are:
 
-- *right*: the largest error of all right programs.
+- *correct*: the largest error of all correct programs.
 - *by*: the program with this error. It is the reference (an op-by-op run in the model's own type),
   or a cell of the [matrix of all backends](parity.md).
 - *allowed*: the limit.
-- *coarser*: the error of the same model if the factors of all its products are rounded to the next
-  coarser types.
-- *margin*: the limit divided by the largest right error.
+- *lower precision*: the error of the same model if the operands of all its products are rounded to
+  the next lower precisions.
+- *margin*: the limit divided by the largest error of a correct program.
 - *of parts* (if shown): the same margin, for the part of an output that is nearest to its limit. A
-  part contains elements of one magnitude, or of one place along an axis. `-` means that no parts
+  part contains elements of one magnitude, or at one position along an axis. `-` means that no parts
   are compared.
-- *margin below*: the smallest coarser error divided by the limit.
+- *margin below*: the smallest lower-precision error divided by the limit.
 
 """
 
@@ -133,10 +133,10 @@ class Row:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--parity", type=Path, help="results file of `cbs parity`")
+    parser.add_argument("--parity", type=Path, help="results file from `cbs parity`")
     parser.add_argument("-name", default=r"models/.*TINY.*", help="regular expression for cases")
-    parser.add_argument("--output", type=Path, help="write the rows to this JSON Lines file")
-    parser.add_argument("--table", type=Path, help="write the table to this Markdown file")
+    parser.add_argument("--output", type=Path, help="JSON Lines file to write the rows to")
+    parser.add_argument("--table", type=Path, help="Markdown file to write the table to")
     options = parser.parse_args()
     honest, parts = _honest(options.parity) if options.parity else ({}, {})
     rows: list[Row] = []
@@ -162,8 +162,8 @@ def main() -> None:
 
 def _markdown(rows: Sequence[Row]) -> str:
     narrow = [row for row in rows if not row.is_separated]
-    summary = f"In {len(rows) - len(narrow)} of {len(rows)} rows, both margins are {MARGIN} or more"
-    summary += ". The others are in bold.\n" if narrow else ".\n"
+    summary = f"Both margins are at least {MARGIN} in {len(rows) - len(narrow)} of {len(rows)} rows"
+    summary += ". The other rows are in bold.\n" if narrow else ".\n"
     lines = [f"| {' | '.join(_HEADER)} |", "|---" * len(_HEADER) + "|"]
     for row in rows:
         label, *others = row.cells

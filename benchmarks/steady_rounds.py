@@ -1,4 +1,4 @@
-"""Measures how often a race calls steady programs unsteady, and how often it finds unsteady ones.
+"""Measures how often a race rejects steady programs, and how often it detects unsteady ones.
 
 The code of `cbs run` races and stops pairs of two programs on simulated noise (three to ten
 processes). `why_not_steady` judges each program together with its rival, and alone. Then one
@@ -34,7 +34,7 @@ def main() -> None:
         "--pairs",
         type=int,
         default=4000,
-        help="simulate this many pairs of each kind (default 4000)",
+        help="number of pairs of each kind to simulate (default: 4000)",
     )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="try the script with 300 pairs")

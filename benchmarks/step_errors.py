@@ -1,4 +1,4 @@
-"""Compares the error of the worst step of a right generation with the error of all its steps.
+"""Compares the error in the worst step of a correct generation with the error over all steps.
 
 Reads the artifacts of generating models from the artifact root: truths in float64 and reference
 runs in the model's own type. Prints the error of the worst step divided by the error of all steps.

@@ -1,4 +1,4 @@
-"""Measures the share of a raced sweep of operators that is not the stacks' own work.
+"""Measures the share of time that a raced operator sweep spends outside the stacks.
 
 Runs `cbs micro run` over matrix products that take about a millisecond, in PyTorch and JAX, with a
 fresh root directory, in a process whose harness is wrapped in timers. Work is the phases that
@@ -38,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="try the script with two shapes")
     parser.add_argument(
-        "--profile", default="", help="write a cProfile of the parent process to this file"
+        "--profile", default="", help="file to write a cProfile of the parent process to"
     )
     options = parser.parse_args()
     shapes = _SHAPES[:2] if options.quick else _SHAPES

@@ -34,7 +34,7 @@ def main() -> None:
         "--compiler",
         choices=COMPILERS,
         action="append",
-        help="measure only this compiler (default both)",
+        help="compiler to measure; may be repeated (default: both)",
     )
     chosen = _zoo.prepared(parser)
     if not _keras_hub.use("tensorflow"):

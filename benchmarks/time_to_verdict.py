@@ -1,4 +1,4 @@
-"""Measures the time to the verdicts of six competitors, by the current rule and the previous one.
+"""Measures the time to verdicts on six competitors, with the current and the previous rule.
 
 Races BERT-base in PyTorch and JAX, about 200 ms per iteration, each competitor against PyTorch's
 eager mode. Races by both rules alternate. By the previous rule, each process exported the model and
@@ -93,7 +93,7 @@ class Found:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="try the script with a tiny model")
-    parser.add_argument("--races", type=int, default=2, help="races per rule (default 2)")
+    parser.add_argument("--races", type=int, default=2, help="races for each rule (default: 2)")
     options = parser.parse_args()
     trials = _trials(_MODELS[options.quick])
     with tempfile.TemporaryDirectory(prefix="cbs-verdict-") as folder:

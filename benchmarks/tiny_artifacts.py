@@ -1,4 +1,4 @@
-"""Measures the time to create checkpoints, inputs, truth and reference of all tiny models.
+"""Measures the time to create checkpoints, inputs, truth and reference for all tiny models.
 
 The harness prepares the workloads of all cases with the tag `tiny`, in all installed frameworks, in
 an empty root directory, with a worker for each framework. The yardstick in the same run is a bare
@@ -79,9 +79,9 @@ def main() -> None:
     add = parser.add_argument
     add(
         "--name",
-        help="regular expression for cases, same as for `cbs run` (default: all tiny cases)",
+        help="regular expression for case names, as in `cbs run` (default: all tiny cases)",
     )
-    add("--quick", action="store_true", help="try the script with two models; keep no record")
+    add("--quick", action="store_true", help="try the script with two models, without recording")
     add("--output", type=Path, default=Path(__file__).parent / "recorded" / "tiny_artifacts.jsonl")
     chosen = parser.parse_args()
     name = _QUICK if chosen.quick else chosen.name

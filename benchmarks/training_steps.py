@@ -1,4 +1,4 @@
-"""Compares our tiny training steps with the plain loop that users of each framework write.
+"""Compares our tiny training steps with the usual training loop in each framework.
 
 Network, loss, batches and threads are the same. The plain loop uses the optimizer of the framework:
 `torch.optim`, optax, Keras. Both run in one process for each framework, in blocks that alternate in
@@ -40,7 +40,7 @@ Step = Callable[[], Any]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--rounds", type=int, default=40, help="measure this many pairs of blocks (default 40)"
+        "--rounds", type=int, default=40, help="number of block pairs to measure (default: 40)"
     )
     parser.add_argument("--quick", action="store_true", help="try the script with five rounds")
     parser.add_argument(

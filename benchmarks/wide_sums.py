@@ -1,4 +1,4 @@
-"""Measures the cost in XLA of float32 sums, which our 16-bit models in JAX request.
+"""Measures the cost in XLA of the float32 sums that our 16-bit JAX models request.
 
 Each model is compiled twice: unmodified, and with the type of sums left to the compiler. Their
 blocks alternate. Errors are relative root mean squares against the float64 run of the same weights.

@@ -13,7 +13,7 @@ EXIT_CODES = {
     EXIT_FAILED: "something failed, or the command line is invalid",
     EXIT_WRONG: "an output is wrong, a comparison found a regression, or a check found a fault",
     EXIT_MISSING: "nothing could be measured, or data is missing",
-    EXIT_UNFINISHED: "no failures, but the budget ran out: `--resume` continues",
+    EXIT_UNFINISHED: "no failures, but the budget ran out; `--resume` continues the run",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; finished results are kept",
     EXIT_NO_READER: "the reader closed the output, as in `cbs list | head`",
 }

@@ -12,13 +12,13 @@ import attrs
 from comparative_benchmark.errors import UsageError
 from openxla.benchmark.text import did_you_mean
 
-# The modes of a model, as TorchBench calls them.
+# Model modes, with their names in TorchBench.
 EVAL, TRAIN = "eval", "train"
-# Groups of options in help.
+# Option groups in the help.
 SELECTION, OWN_MODEL, FOLDERS = "selection", "your own model", "TorchBench folders"
 MEASUREMENT, FILES, LIMITS = "measurement", "files", "limits"
 
-# Fixed counts, if only one of them is given.
+# Defaults for fixed counts if only one of the two is given.
 WARMUP_ITERATIONS, ITERATIONS = 5, 100
 
 _METADATA = "option"
@@ -27,15 +27,15 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 @attrs.frozen(kw_only=True)
 class Option:
-    """The command line's form of a field of `RunRequest`.
+    """The command-line form of a `RunRequest` field.
 
     Attributes:
-      group: heading in help.
-      help: one line of help.
+      group: heading in the help.
+      help: help text.
       flags: spellings with dashes; by default the field's name.
       positional: whether the argument has no flag.
       parse: reads one value from text. Raises `ArgumentTypeError` or `ValueError`.
-      metavar: placeholder of the value in help; None for the field's name.
+      metavar: placeholder for the value in the help; None for the field's name.
       choices: allowed values; empty for any.
       repeated: whether the option can be repeated, for a tuple of values.
       joined: whether `parse` reads several values from one text, separated by commas.
@@ -55,7 +55,7 @@ class Option:
 
 
 def options() -> dict[str, tuple["attrs.Attribute[Any]", Option]]:
-    """Returns each field of `RunRequest` and its option, by name, in the order of help."""
+    """Returns each field of `RunRequest` with its option, by name, in help order."""
     return {field.name: (field, field.metadata[_METADATA]) for field in attrs.fields(RunRequest)}
 
 
@@ -66,7 +66,7 @@ def default_of(field: "attrs.Attribute[Any]") -> Any:
 
 
 def command_line(request: "RunRequest", without: Collection[str] = ()) -> list[str]:
-    """Returns the arguments of `cbs run` that a request stands for, without default values.
+    """Returns a request as arguments for `cbs run`, without default values.
 
     Args:
       request: the request.
@@ -90,12 +90,12 @@ def command_line(request: "RunRequest", without: Collection[str] = ()) -> list[s
 
 
 def count(minimum: int) -> Callable[[str], int]:
-    """Returns a parser of whole numbers that are at least the minimum."""
+    """Returns a parser for whole numbers of at least `minimum`."""
 
     def parse(text: str) -> int:
         value = int(text)
         if value < minimum:
-            raise argparse.ArgumentTypeError(f"{text} is less than {minimum}")
+            raise argparse.ArgumentTypeError(f"expected at least {minimum}, got {text}")
         return value
 
     parse.__name__ = "number"
@@ -125,7 +125,7 @@ def fraction(text: str) -> float:
 
 
 def cpu_list(text: str) -> tuple[int, ...]:
-    """Parses CPUs in the notation of the kernel and taskset: `0,2-3`."""
+    """Parses a CPU list in the notation of the kernel and taskset: `0,2-3`."""
     cpus: set[int] = set()
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
@@ -136,7 +136,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
 
 
 def phase_deadline(text: str) -> tuple[str, float]:
-    """Parses a deadline such as `compile=600` into phase and seconds."""
+    """Parses a deadline such as `compile=600` into a phase and seconds."""
     from comparative_benchmark.engine.worker.phases import PHASES, SESSION_PHASES
 
     phase, separator, limit = text.partition("=")
@@ -175,7 +175,7 @@ def frameworks(text: str) -> str:
 
 
 def new_results_file() -> Path:
-    """Returns the results file of a run without `-o`: a new file for each start."""
+    """Returns the default results file for a run: a new file for each start."""
     return Path("results", f"{datetime.datetime.now().astimezone():%Y-%m-%d-%H%M%S}.json")
 
 
@@ -250,7 +250,7 @@ def _option(group: str, *flags: str, text: str, default: Any = None, **others: A
 
 
 def _with_flags(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
-    """Names the flags of options after their fields if they have no others."""
+    """Derives missing option flags from field names."""
     named = []
     for field in fields:
         option: Option = field.metadata[_METADATA]
@@ -264,8 +264,8 @@ def _with_flags(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.At
 class RunRequest:
     """The description of a run: one field for each option of `cbs run`.
 
-    Values are checked as on the command line. Text is accepted for each field, as the command line
-    spells it: `batch="1,8"`, `memory_limit="8G"`; None stands for the default.
+    Values are checked as on the command line. Each field also accepts the text that you would type
+    there: `batch="1,8"`, `memory_limit="8G"`. None selects the default.
 
     Raises:
       UsageError: a value is invalid.
@@ -274,7 +274,7 @@ class RunRequest:
     name: str | None = _option(
         SELECTION,
         *("-name", "--benchmark-name"),
-        text="regular expression for the whole name of a case, or part of a name",
+        text="regular expression that matches a whole case name, or plain text that is part of one",
     )
     test: str = _option(
         SELECTION,
@@ -292,7 +292,7 @@ class RunRequest:
         SELECTION,
         parse=frameworks,
         joined=True,
-        text="framework of the model: pytorch (pt), jax, tensorflow (tf)",
+        text="frameworks of the models, e.g. pytorch,jax or pt,jax,tf (default: all)",
     )
     suite_dir: tuple[str, ...] = _option(
         SELECTION,
@@ -300,20 +300,21 @@ class RunRequest:
         dest="suite",
         parse=_folder,
         metavar="DIR",
-        text="folder with *_definitions.py, used instead of the suite's own cases; "
-        "`cbs run MODEL --save-as DIR` writes one",
+        text="directory with *_definitions.py files to use instead of the suite's cases; may be "
+        "repeated. `cbs run MODEL --save-as DIR` writes one",
     )
     suite: tuple[str, ...] = _option(
         SELECTION,
         repeated=True,
         metavar="MODULE",
-        text="additional module with ALL_BENCHMARKS (set PYTHONPATH=. for one in this directory)",
+        text="additional module that defines ALL_BENCHMARKS; may be repeated. For a module in this "
+        "directory, set PYTHONPATH=.",
     )
     inputs: Path | None = _option(
         SELECTION,
         parse=Path,
         metavar="DIR",
-        text="run the selected models on input_0.npy, input_1.npy ... in this directory",
+        text="directory with inputs for the selected models: input_0.npy, input_1.npy ...",
     )
     backends: tuple[str, ...] = _option(
         SELECTION,
@@ -322,8 +323,8 @@ class RunRequest:
         joined=True,
         dest="backend",
         parse=lambda text: tuple(text.split(",")),
-        text="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` installed "
-        "backends; pt_inductor:eager for --torchbench)",
+        text="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all`, which "
+        "selects every installed backend; with --torchbench, pt_inductor:eager)",
     )
     device: str = _option(
         SELECTION,
@@ -335,17 +336,17 @@ class RunRequest:
         OWN_MODEL,
         positional=True,
         metavar="MODEL",
-        text="model to run instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
+        text="model to use instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
         "Hugging Face directory, hub:OWNER/NAME@REVISION, an exported program (.onnx, .mlir, .pt2, "
-        "TorchScript, .keras, .h5, .tflite, .jax_export, a SavedModel) or a folder of them",
+        "TorchScript, .keras, .h5, .tflite, .jax_export, a SavedModel) or a directory of programs",
     )
     input: tuple[str, ...] = _option(
         OWN_MODEL,
         repeated=True,
         metavar="SPEC",
-        text="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
-        "repeat it for each argument; in a Hugging Face directory, name the argument: "
-        "'bbox=i32[1,128,4]<1000' (default: example_inputs() of the file, or the program's "
+        text="model input, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000' or 'i32[4,32]=1'; repeat "
+        "the option for each argument. For a Hugging Face directory, add the argument's name: "
+        "'bbox=i32[1,128,4]<1000' (default: example_inputs() in the file, or the program's "
         "signature)",
     )
     dtype: tuple[str, ...] = _option(
@@ -370,60 +371,59 @@ class RunRequest:
         joined=True,
         parse=_numbers,
         metavar="N,...",
-        text="sequence lengths",
+        text="sequence lengths, e.g. 128,512",
     )
     task: str | None = _option(
-        OWN_MODEL, text="task of a Hugging Face directory, e.g. text-classification"
+        OWN_MODEL, text="task for a Hugging Face directory, e.g. text-classification"
     )
     base: Path | None = _option(
         OWN_MODEL,
         parse=Path,
         metavar="DIR",
-        text="directory of the model that a LoRA adapter belongs to (default: where the adapter "
-        "names it)",
+        text="directory of a LoRA adapter's base model (default: the path in the adapter's "
+        "configuration)",
     )
     text: Path | None = _option(
         OWN_MODEL,
         parse=Path,
         metavar="FILE",
-        text="text file to use as input of a Hugging Face directory, through its tokenizer",
+        text="text file to use as the input for a Hugging Face directory with a tokenizer",
     )
     image: Path | None = _option(
         OWN_MODEL,
         parse=Path,
         metavar="FILE",
-        text="image file to use as input of a Hugging Face directory, through its image processor",
+        text="image file to use as the input for a Hugging Face directory with an image processor",
     )
     allow_code: bool = _option(
         OWN_MODEL,
         *("--allow-code", "--allow-pickle"),
         default=False,
-        text="load pickled weights, and .pt2, TorchScript and Keras files that hold code (alias: "
-        "--allow-pickle)",
+        text="load pickled weights, and .pt2, TorchScript and Keras files that contain code",
     )
     save_as: Path | None = _option(
         OWN_MODEL,
         parse=Path,
         metavar="DIR",
-        text="write definitions of the cases that ran; --suite-dir DIR runs them again",
+        text="directory to write case definitions to; run the cases again with --suite-dir DIR",
     )
     torchbench: tuple[Path, ...] = _option(
         FOLDERS,
         repeated=True,
         parse=Path,
         metavar="PATH",
-        text="run TorchBench model folders: a folder, or a directory of folders; may be repeated. "
-        "-name then matches folders",
+        text="TorchBench model folder, or a directory of model folders; may be repeated. -name "
+        "then selects folders",
     )
     batch_size: int | None = _option(
         FOLDERS,
         parse=count(1),
-        text="batch size of the folders (default: each folder's own)",
+        text="batch size for TorchBench models (default: each model's own)",
     )
     auto_batch: bool = _option(
         FOLDERS,
         default=False,
-        text="use the largest power of two as the batch size at which the folder and its truth run "
+        text="use the largest power-of-two batch size that keeps the model and its float64 run "
         "within --memory-limit and --timeout",
     )
     install: bool = _option(
@@ -446,42 +446,42 @@ class RunRequest:
     run_in_process: bool = _option(
         MEASUREMENT,
         default=False,
-        text="run models in this process, for a debugger; do not use it for measurements",
+        text="run models in the `cbs` process; use this for debugging, not for measurements",
     )
     share_workers: bool = _option(
         MEASUREMENT,
         default=False,
-        text="run all cases of a competitor in the same processes: quicker than new processes for "
-        "each case, but cases can influence each other",
+        text="reuse each competitor's processes for all cases: faster than starting new processes "
+        "for each case, but cases can affect each other",
     )
     inherit_environment: bool = _option(
         MEASUREMENT,
         default=False,
-        text="pass all environment variables to workers (default: variables that programs need, "
-        "and variables that change speed or numbers, which are recorded)",
+        text="pass all environment variables to workers (default: only variables that programs "
+        "need, and variables that affect speed or numerics, which are recorded)",
     )
     outputs: str | None = _option(
         MEASUREMENT,
         choices=("bound", "allocated"),
-        text="memory for the outputs of each run: the same memory (bound), or new memory inside "
-        "the timed region (allocated); stacks that cannot do this are `unsupported` (default: each "
-        "stack's usual way, which is recorded)",
+        text="write the outputs of each iteration to the same memory (bound), or to new memory "
+        "that is allocated in the timed region (allocated); stacks that cannot do this are "
+        "`unsupported` (default: each stack's usual behaviour, which is recorded)",
     )
     exported_programs: bool = _option(
         MEASUREMENT,
         default=False,
-        text="start compiler-level backends from locked programs; their compile time then excludes "
+        text="run compiler-level backends on locked exported programs; compile time then excludes "
         "tracing and lowering",
     )
     threads: int | None = _option(
         MEASUREMENT,
         parse=count(1),
-        text="threads for each backend (default: physical cores)",
+        text="number of threads for each backend (default: physical cores)",
     )
     profile: bool = _option(
         MEASUREMENT,
         default=False,
-        text="run the stack's profiler after each trial, and keep the traces",
+        text="run the stack's profiler after each trial, and save the traces",
     )
     dry_run: bool = _option(
         MEASUREMENT,
@@ -496,39 +496,40 @@ class RunRequest:
     quick: bool = _option(
         MEASUREMENT,
         default=False,
-        text="run each competitor once, with 20 iterations: a first look without verdicts",
+        text="run each competitor once with 20 iterations, for a first look without verdicts",
     )
     baseline: str | None = _option(
         MEASUREMENT,
-        text="competitor to compute ratios against (default: pt_inductor:eager, or else the first)",
+        text="competitor to compute ratios against (default: pt_inductor:eager if present, "
+        "otherwise the first competitor)",
     )
     precision: float = _option(
         MEASUREMENT,
         default=0.01,
         parse=fraction,
-        text="relative half-width of the 95 % interval to reach (default: 0.01)",
+        text="target relative half-width of the 95 % interval (default: 0.01)",
     )
     effect: float = _option(
         MEASUREMENT,
         default=0.03,
         parse=fraction,
-        text="relative difference to detect with a probability of 90 % (default: 0.03)",
+        text="relative difference to detect with 90 % probability (default: 0.03)",
     )
     processes: int | None = _option(
         MEASUREMENT,
         parse=count(1),
-        text="fresh processes for each trial (default: 3, and up to 10 if the spread requires "
-        "more; 6 pairs with --compile-only)",
+        text="number of fresh processes for each trial (default: 3 to 10, depending on the spread; "
+        "with --compile-only, 6 pairs)",
     )
     compile_only: bool = _option(
         MEASUREMENT,
         default=False,
-        text="compile cold and warm alternately, verify outputs, and measure no latency",
+        text="alternate cold and warm compilations and verify outputs, but measure no latency",
     )
     busy: bool = _option(
         MEASUREMENT,
         default=False,
-        text="race at once even if other processes use the machine, without offering to wait",
+        text="start immediately even if other processes use the machine, without offering to wait",
     )
     cpus: tuple[int, ...] = _option(
         MEASUREMENT,
@@ -542,31 +543,30 @@ class RunRequest:
         MEASUREMENT,
         joined=True,
         metavar="NAME=PATH,...",
-        text="run each competitor in each Python environment, e.g. old=venv-1,new=venv-2",
+        text="Python environments to run each competitor in, e.g. old=venv-1,new=venv-2",
     )
     seed: int | None = _option(
         MEASUREMENT,
         parse=count(0),
-        text="seed for the order of starts and blocks (default: random)",
+        text="seed for the order of process starts and blocks (default: random)",
     )
     output: Path = _option(
         FILES,
         *("-o", "--output"),
         default=attrs.Factory(new_results_file),
         parse=Path,
-        text="results file; new results are added to an existing one (default: "
-        "results/DATE-TIME.json)",
+        text="results file to write, or to add results to (default: results/DATE-TIME.json)",
     )
     resume: bool = _option(
         FILES,
         default=False,
-        text="skip trials that are ok in the results file, and continue interrupted ones",
+        text="skip trials that are `ok` in the results file, and continue interrupted trials",
     )
     root_dir: Path | None = _option(
         FILES,
         parse=Path,
-        text="directory of checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root in "
-        "the checkout)",
+        text="directory for checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root "
+        "in the checkout)",
     )
     generate_artifacts: bool = _option(
         FILES,
@@ -576,13 +576,13 @@ class RunRequest:
     no_download: bool = _option(
         FILES,
         default=False,
-        text="use only artifacts that exist in the root directory",
+        text="use only artifacts that are already in --root-dir",
     )
     expected_failures: Path | None = _option(
         FILES,
         parse=Path,
         metavar="FILE",
-        text="list of known failures to use instead of the checked-in one",
+        text="file with the known failures, used instead of the checked-in file",
     )
     verbose: bool = _option(FILES, default=False, text="print phases, log files and tracebacks")
     timeout: float = _option(
@@ -590,37 +590,37 @@ class RunRequest:
         default=3600.0,
         parse=seconds,
         metavar="S",
-        text="time limit of a worker, in seconds (default: 3600)",
+        text="time limit in seconds for a worker (default: 3600)",
     )
     deadline: tuple[tuple[str, float], ...] = _option(
         LIMITS,
         repeated=True,
         parse=phase_deadline,
         metavar="PHASE=S",
-        text="time limit of a phase in seconds, e.g. compile=600; may be repeated",
+        text="time limit in seconds for a phase, e.g. compile=600; may be repeated",
     )
     memory_limit: int | None = _option(
         LIMITS,
         parse=size,
         metavar="SIZE",
-        text="memory limit of a worker, e.g. 8G (default: available memory minus 1G)",
+        text="memory limit for a worker, e.g. 8G (default: available memory minus 1G)",
     )
     trial_budget: float = _option(
         LIMITS,
         default=30.0,
         parse=seconds,
         metavar="S",
-        text="seconds after which a trial gets no more than 3 processes (default: 30)",
+        text="time limit in seconds for a trial, checked once it has had 3 processes (default: 30)",
     )
     budget: float | None = _option(
         LIMITS,
         parse=seconds,
         metavar="S",
-        text="seconds for the whole run, shared evenly by its trials (default: no limit). "
-        "Workloads that do not fit are left out, the exit code is 4, and --resume continues",
+        text="time limit in seconds for the whole run, divided evenly among its trials (default: "
+        "no limit). Workloads that do not fit are skipped, with exit code 4; --resume runs them",
     )
 
     @property
     def suites(self) -> tuple[str, ...]:
-        """Modules with cases, and absolute paths of folders with cases."""
+        """Modules that define cases, and absolute paths of directories that do."""
         return (*self.suite_dir, *self.suite)

@@ -82,7 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--revision", help="count this commit instead of the working tree")
+    parser.add_argument("--revision", help="commit to count, instead of the working tree")
     parser.add_argument("--packages", action="store_true", help="list all packages")
     options = parser.parse_args()
     found = files_of(options.revision) if options.revision else files_of_the_tree()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints cycles and upward imports between packages; exits with 1 if there are any.
+"""Prints cycles and upward imports between packages; exits with code 1 if there are any.
 
 A package is a folder directly under `comparative_benchmark`, or a module or folder directly under
 `openxla.benchmark`. The import contract in pyproject.toml defines the layers. `--all` prints every
-pair of packages with the number of its imports.
+pair of packages, with the number of imports.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def cycles(edges: set[tuple[str, str]]) -> list[list[str]]:
 def main() -> int:
     """Prints the findings; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--all", action="store_true", help="print every import between packages")
+    parser.add_argument("--all", action="store_true", help="print all imports between packages")
     options = parser.parse_args()
     found, layer = imports(), layers_of_contract()
     if options.all:

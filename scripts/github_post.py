@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Posts the result of a run to GitHub: an issue of the nightly, or a comment on a pull request.
+"""Posts a run's result to GitHub: an issue for a nightly run, or a comment on a pull request.
 
     github_post.py issue --title TITLE --label LABEL FILE
         comments on the open issue with this title and label, or opens one
@@ -40,7 +40,7 @@ def main() -> int:
     comment.add_argument("--pull", required=True, type=int)
     comment.add_argument("--marker", required=True)
     for command in (issue, comment):
-        command.add_argument("file", type=Path, help="Markdown")
+        command.add_argument("file", type=Path, help="Markdown file to post")
     options = parser.parse_args()
     try:
         api = Api(os.environ)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the folder of wheels for `./scripts/gpu_check.sh` on a machine without a network.
+"""Makes a directory of wheels for `./scripts/gpu_check.sh` on a machine without a network.
 
 The folder contains the packages that the suite needs in addition to torch, jax and numpy, in the
 versions of the locks, for one Python on x86-64 Linux. If IREE's runtime fits, it also contains tiny
@@ -284,7 +284,7 @@ def _size(*paths: Path) -> int:
 def _python(text: str) -> str:
     if text not in PYTHONS:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not supported; choose from {', '.join(PYTHONS)}"
+            f"unsupported Python version {text!r}; choices are {', '.join(PYTHONS)}"
         )
     return text
 
@@ -303,26 +303,26 @@ def _parser() -> argparse.ArgumentParser:
         "--python",
         type=_python,
         required=True,
-        help=f"Python version of the machine: {', '.join(PYTHONS)}",
+        help=f"Python version on the machine: {', '.join(PYTHONS)}",
     )
     add(
         "--output",
         type=Path,
         default=ROOT / ".gpu-wheels",
-        help="folder to write to (default .gpu-wheels)",
+        help="directory to write to (default: .gpu-wheels)",
     )
     add(
         "--limit-mb",
         type=float,
         default=40,
-        help="largest size of the folder (default %(default)g)",
+        help="maximum size of the directory in MB (default: %(default)g)",
     )
     add(
         "--without",
         action="append",
         default=[],
         choices=[group for group in GROUPS if group != CORE],
-        help="omit a group, for example because the machine has it; may be repeated",
+        help="group of packages to omit, e.g. because the machine has it; may be repeated",
     )
     add(
         "--take",
@@ -330,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         type=_version,
         metavar="NAME==VERSION",
-        help="use this version instead of the locked one, e.g. the flax for the machine's jax",
+        help="version to use instead of the locked one, e.g. a flax version for the machine's jax",
     )
     add(
         "--no-programs",

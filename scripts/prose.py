@@ -101,7 +101,7 @@ def tracked(paths: Sequence[str]) -> list[Path]:
 def main() -> None:
     """Prints the number of violations in files, and with `--lines` each of them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files or folders (default: all)")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files and folders (default: all)")
     parser.add_argument("--lines", action="store_true", help="print each violation")
     options = parser.parse_args()
     found = words = 0

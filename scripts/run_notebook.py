@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Executes the notebook of the documentation, and stores its outputs in it.
+"""Executes the notebook in the documentation, and stores the outputs in it.
 
     python scripts/run_notebook.py [docs/examples/races.ipynb]
 

@@ -1,4 +1,4 @@
-"""Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case, a sweep.
+"""Takes the report screenshots in docs/screenshots: desktop, phone, dark, one case, a sweep.
 
 They show made-up results, which fill every part of the page; the title contains "made-up". With
 `--site`, makes screenshots of the documentation that `./scripts/site.sh` built: home, a tutorial
@@ -34,7 +34,7 @@ def main() -> None:
     """Builds the page and takes the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument("--site", type=Path, help="folder of the built documentation")
+    parser.add_argument("--site", type=Path, help="directory with the built documentation")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     if options.site is not None:

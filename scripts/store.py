@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Copies single files to and from a store (gs://, a directory), e.g. results and pages of nights.
+"""Copies single files to and from a store (gs:// or a directory), e.g. nightly results and pages.
 
 store.py put URL FILE NAME         writes FILE as URL/NAME; the same content again changes nothing
 store.py sync URL PREFIX DIR       fetches the objects below a prefix that DIR does not contain
@@ -38,7 +38,7 @@ def main() -> int:
     sync.add_argument("url")
     sync.add_argument("prefix")
     sync.add_argument("directory", type=Path)
-    sync.add_argument("--suffix", default="", help="copy only names with this ending")
+    sync.add_argument("--suffix", default="", help="copy only files with this suffix")
     listing = commands.add_parser("list")
     listing.add_argument("url")
     listing.add_argument("prefix", nargs="?", default="")

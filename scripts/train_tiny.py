@@ -45,7 +45,7 @@ MODELS = {"resnet-tiny": resnet, "gpt2-tiny": gpt2, "bert-tiny": bert}
 def main() -> None:
     """Trains the selected models."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--django", type=Path, help="wheel of Django, for bert-tiny")
+    parser.add_argument("--django", type=Path, help="Django wheel, required for bert-tiny")
     parser.add_argument("models", nargs="*", default=list(MODELS))
     options = parser.parse_args()
     for name in options.models:

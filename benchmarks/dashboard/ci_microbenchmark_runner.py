@@ -14,7 +14,7 @@ from comparative_benchmark.cli.command import main
 def run() -> int:
     """Runs the file. Database records go to `--output`, other files to the same folder."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", type=Path, required=True, help="the guide's YAML")
+    parser.add_argument("--config", type=Path, required=True, help="YAML file from torchao's guide")
     parser.add_argument("--output", type=Path, default=Path("benchmark_results.json"))
     options, others = parser.parse_known_args()
     results = options.output.with_suffix(".results.json")

@@ -19,7 +19,7 @@ from comparative_benchmark.studies.micro.config import read
 def run(arguments: Sequence[str] | None = None) -> int:
     """Runs the file with `cbs micro run`; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--config", type=Path, required=True, help="the guide's YAML")
+    parser.add_argument("--config", type=Path, required=True, help="YAML file from torchao's guide")
     options, others = parser.parse_known_args(arguments)
     try:
         config = read(options.config)

@@ -151,8 +151,8 @@ def _subject(
         return {"model": str(live.path), "inputs": live.inputs}
     if not isinstance(inputs, str | os.PathLike | None):
         raise UsageError(
-            "inputs: only a live model takes arrays; pass a folder with input_0.npy ..., or "
-            "describe them with input="
+            "inputs: arrays are supported only for live models; pass a folder with input_0.npy "
+            "..., or describe the inputs with input="
         )
     if model_or_path is None:
         return {"model": name, "name": None} if name is not None and is_model(name) else {}
@@ -160,7 +160,7 @@ def _subject(
     if is_model(subject) or not isinstance(model_or_path, str):
         return {"model": subject}
     if name is not None:
-        raise UsageError(f"{subject!r} and name={name!r} both select cases; omit one of them")
+        raise UsageError(f"{subject!r} and name={name!r} both select cases; omit one")
     return {"name": subject}
 
 

@@ -135,7 +135,7 @@ def largest_batch(try_out: Callable[[int], int]) -> tuple[int | None, str]:
         if largest is not None and elements == held:
             return None, "unchanged: the inputs do not grow with the batch size"
         largest, held, size = size, elements, size * 2
-    return largest, f"{largest}, the largest size that is tested"
+    return largest, f"{largest}, the largest size tested"
 
 
 def batch_of_folder(
@@ -184,7 +184,7 @@ def with_backends(request: RunRequest, *, chosen: bool) -> RunRequest:
     selecting = (request.name, request.tag, request.framework, request.suites, request.model)
     if not chosen and not any((*selecting, request.torchbench, request.backends)):
         raise UsageError(
-            "nothing is selected; give -name REGEX (`cbs list` shows the names), --tag TAG, "
+            "no case is selected; pass -name REGEX (`cbs list` prints the names), --tag TAG, "
             "or your own model"
         )
     if request.backends:
@@ -203,7 +203,8 @@ def folder_cases(request: RunRequest) -> Selection | None:
     if request.batch_size and request.auto_batch:
         raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
     if request.framework not in (None, "pytorch"):
-        raise UsageError(f"--framework {request.framework}: TorchBench folders run in PyTorch")
+        only = "TorchBench folders run only in PyTorch; omit --framework"
+        raise UsageError(f"--framework {request.framework}: {only}")
     selected = folders.named(folders.find(request.torchbench))
     on_cpu = find_device(request.device).accelerator_type == "cpu"
     cases_of = partial(
@@ -239,7 +240,7 @@ def _sizes(
     for folder in wanted:
         if folder.problem or folder.path in installed.failures:
             continue
-        print(f"searching for the largest batch size of {folder.name}", file=sys.stderr)
+        print(f"searching for the largest batch size for {folder.name}", file=sys.stderr)
         packages = installed.packages.get(folder.path)
         size, why = batch_of_folder(folder, request.test, packages, request)
         installed.said.append(f"{folder.name}: batch size {why}")
@@ -255,4 +256,4 @@ def _listed(wanted: Sequence[Folder], test: str, *, on_cpu: bool) -> list[str]:
     if not names:
         return []
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return [f"running although metadata.yaml lists {test} on {device} as not implemented: {shown}"]
+    return [f"metadata.yaml lists {test} on {device} as not implemented; run anyway: {shown}"]

@@ -131,7 +131,7 @@ def plan_run(
     for competitor in plan.idle:
         report(f"{competitor} supports none of the selected cases")
     if not plan.trials:
-        raise UsageError("nothing to run: no selected backend supports a selected case")
+        raise UsageError("nothing to run: no selected backend supports any selected case")
     if settings.in_process:
         _check_one_process(plan.trials)
     trials = _with_device(chosen.admitted(plan.trials, settings))
@@ -378,7 +378,7 @@ def _cpus(request: RunRequest) -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in cpus if cpu not in usable]:
         raise UsageError(
-            f"--cpus: CPU {', '.join(map(str, lacking))} is not available to this process; "
+            f"--cpus: this process cannot use {', '.join(map(str, lacking))}; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
     if cpus and request.run_in_process:

@@ -95,7 +95,7 @@ def trial_of(
     definition = recorded.result.definition
     device = find_device(definition.device)
     if exports and device.accelerator_type != "cpu":
-        raise UsageError(f"reproducers support only CPUs, but this was measured on {device.name}")
+        raise UsageError(f"reproducers support only CPUs; this result is from {device.name}")
     competitor = _competitor(
         definition,
         device.accelerator_type,
@@ -108,8 +108,8 @@ def trial_of(
         revision = f" (revision {recorded.revision})" if recorded.revision else ""
         raise UsageError(
             f"{case.name} has changed since it was measured: its workload was "
-            f"{definition.workload.id}, now it is {workload.id}; check out the version of the "
-            f"suite that measured it{revision}"
+            f"{definition.workload.id} and is now {workload.id}; check out the suite version that "
+            f"measured it{revision}"
         )
     framework = case.model.model_impl.framework_type
     if missing := competitor.missing_modules(framework):
@@ -157,21 +157,21 @@ def _competitor(
         if exports and backend.reproducer is None:
             known = ", ".join(name for name, info in backends().items() if info.reproducer)
             raise UsageError(
-                f"{backend.name} cannot export programs; choose a result of one of these backends: "
-                f"{known}"
+                f"{backend.name} cannot export programs; choose a result from one of these "
+                f"backends: {known}"
             )
         [competitor] = competitors_of(backend, [definition.compiler], accelerator)
         if environment is None:
             return competitor
         if not run_recorded_python:
             raise UsageError(
-                f"it was measured in the environment {environment.name!r} with the interpreter "
+                f"the result was measured in environment {environment.name!r} with interpreter "
                 f"{environment.python!r}; if you trust the file, add --recorded-python to run that "
                 "interpreter"
             )
         [where] = parse_environments(f"{environment.name}={environment.python}")
     except UnusableEnvironmentError as error:
-        raise UsageError(f"the environment of the measurement cannot be used: {error}") from error
+        raise UsageError(f"cannot use the recorded environment: {error}") from error
     return attrs.evolve(competitor, environment=where)
 
 
@@ -180,7 +180,7 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
     name, model = definition.benchmark_name, definition.model
     training = training_cases.named(model)
     if training and exports:
-        raise UsageError(f"{model} runs training steps, which an exported program cannot do")
+        raise UsageError(f"{model} runs training steps; exported programs support only inference")
     single = training or operator_cases.named(model)
     known = [single] if single else _brought(definition) or catalog.all_benchmarks(suites)
     for case in known:
@@ -189,17 +189,17 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
     of_model = [case for case in known if case.model.name == model]
     if not of_model:
         raise UsageError(
-            f"the suite has no model {model}; give its module with --suite or its folder with "
-            "--suite-dir"
+            f"the suite has no model {model}; pass the model's module with --suite or its folder "
+            "with --suite-dir"
         )
     source = definition.input_source
     if source is None or not definition.input_data.startswith(array_files.USER_INPUTS_PREFIX):
-        raise UsageError(f"the suite has no input {definition.input_data} of {model}")
+        raise UsageError(f"the suite has no input {definition.input_data} for {model}")
     try:
         inputs = array_files.read_user_inputs(Path(source))
         [case] = array_files.cases_with(of_model[:1], inputs)
     except array_files.UserInputError as error:
-        raise UsageError(f"cannot read the inputs of the measurement: {error}") from error
+        raise UsageError(f"cannot read the recorded inputs: {error}") from error
     return case
 
 
@@ -218,4 +218,4 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
     try:
         return list(user_models.find_cases_bounded(*again).cases) if again else []
     except user_models.UserModelError as error:
-        raise UsageError(f"cannot load the measured model: {error}") from error
+        raise UsageError(f"cannot load the recorded model: {error}") from error

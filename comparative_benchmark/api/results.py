@@ -373,7 +373,7 @@ class Results(Table, Sequence[Case]):
         return _printed(table) + absent
 
     def __repr__(self) -> str:
-        where = f" of {self.path}" if self.path else ""
+        where = f" in {self.path}" if self.path else ""
         return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
 
     def _repr_html_(self) -> str:

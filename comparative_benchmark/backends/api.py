@@ -46,7 +46,7 @@ class OutputRule:
     reason: str = ""
 
 
-ALLOCATED_ONLY = "a call returns new outputs, and takes no memory to write them to"
+ALLOCATED_ONLY = "a call allocates its outputs and accepts no buffers to write them to"
 
 
 if TYPE_CHECKING:
@@ -264,8 +264,8 @@ class BackendContext:
         device, exported = DeviceSpec(**value["device"]), value.get("exported", {})
         if value.get("accelerator") not in (None, device.accelerator_type):
             raise UnsupportedError(
-                f"the compiler {value['compiler']} makes programs for {value['accelerator']}s, "
-                f"and {device.name} is none: choose another by -device"
+                f"compiler {value['compiler']} runs only on {value['accelerator']}s, but the "
+                f"device is {device.name}: choose another one with --device"
             )
         return cls(
             compiler=value["compiler"],
@@ -425,7 +425,7 @@ class Backend(abc.ABC):
         if asked is None:
             return rule.modes[0] if rule else None
         if rule is None or asked not in rule.modes:
-            reason = rule.reason if rule else "the backend does not say how it holds outputs"
+            reason = rule.reason if rule else "the backend does not declare its output modes"
             raise UnsupportedError(f"outputs cannot be {asked} here: {reason}")
         return asked
 
@@ -488,8 +488,8 @@ class Backend(abc.ABC):
           UnsupportedError: this backend cannot call them separately.
         """
         raise UnsupportedError(
-            f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
-            "decode cannot be called apart"
+            f"{type(self).__name__} runs a generative model as one program: it cannot call prefill "
+            "and decode separately"
         )
 
     def updated(self, draw: "Draw", steps: int) -> Mapping[str, Array]:
@@ -504,7 +504,7 @@ class Backend(abc.ABC):
         Raises:
           UnsupportedError: the update cannot be run separately.
         """
-        raise UnsupportedError(f"{type(self).__name__} does not run an update by itself")
+        raise UnsupportedError(f"{type(self).__name__} cannot run a single update separately")
 
     def step_parts(self) -> "AbstractContextManager[StepParts]":
         """Returns a context in which parts of the loaded model's training step can be run.
@@ -514,7 +514,7 @@ class Backend(abc.ABC):
         Raises:
           UnsupportedError: the parts cannot be separated.
         """
-        raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
+        raise UnsupportedError(f"{type(self).__name__} cannot run parts of a step separately")
 
     def compiled_shares(self) -> Mapping[str, float]:
         """Returns shares of time, 0 to 1; empty if the stack cannot fall back to uncompiled code.
@@ -678,7 +678,7 @@ def get_backend(name: str) -> BackendInfo:
     if name not in backends():
         if reason := why_left_out(BACKENDS_GROUP, name):
             raise UnknownBackendError(f"backend {name!r} was {reason}")
-        none = "choices are none: run `pip install -e .` in the checkout"
+        none = "no backends are registered: run `pip install -e .` in the checkout"
         known = choices(name, backends()) if backends() else none
         raise UnknownBackendError(f"no backend {name!r}; {known}")
     return backends()[name]

@@ -110,10 +110,10 @@ def _answer(said: Mapping[str, Any], status: int, name: str) -> Any:
     if status < 0 and (reason := said.get("if_killed")):
         raise UnsupportedError(reason.format(signal=-status))
     if status == -signal.SIGKILL:
-        raise MemoryError(f"{name} was killed, as the kernel does where memory runs out")
+        raise MemoryError(f"{name} was killed, probably because memory ran out")
     if status or "answer" not in said:
-        how = f"was killed by {_signal(-status)}" if status < 0 else f"ended with {status}"
-        raise RuntimeError(f"{name} {how}; the log file holds its last words")
+        how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with code {status}"
+        raise RuntimeError(f"{name} {how}; the end of the log file has details")
     return said["answer"]
 
 

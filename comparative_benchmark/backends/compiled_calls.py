@@ -59,7 +59,7 @@ class CompiledCalls:
 
     def fallback_reason(self) -> str:
         """Returns why the compiler left code to eager execution, or that the reason is unknown."""
-        return f"{self.compiler} gives no reason"
+        return f"{self.compiler} reported no reason"
 
     def recompile_reason(self) -> str:
         """Returns why a program was compiled again, or that the reason is unknown."""

@@ -47,7 +47,7 @@ def record(
     """
     if framework not in RECORDERS:
         known = ", ".join(RECORDERS)
-        raise UnsupportedError(f"layers of {framework} models cannot be seen, only of {known}")
+        raise UnsupportedError(f"cannot record layers of {framework} models, only of {known}")
     layers: dict[str, Array] = {}
     calls = Counter[str]()
 
@@ -59,7 +59,7 @@ def record(
     outputs = load_object(RECORDERS[framework])(model, inputs, note)
     if not layers:
         raise UnsupportedError(
-            f"no layer of {type(model).__name__} could be told by the checkpoint's names"
+            f"no layer of {type(model).__name__} matches a name in the checkpoint"
         )
     return layers, [np.asarray(value) for value in as_tuple(outputs)]
 

@@ -51,15 +51,15 @@ _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @attrs.frozen(kw_only=True)
 class Absence:
-    """Modules that a backend or its recipes need, and that are not installed.
+    """Modules that a backend or its recipes need, but that are not installed.
 
     Attributes:
-      modules: their import names.
-      install: the command that installs them; None for modules of another environment.
-      setup_script: a command that creates an environment with them; None without one.
-      recipes_of: the backend whose recipes need them; None if the backend needs them for any model.
-      environment, python: name and interpreter of the environment without them; None for the
-        environment of this process.
+      modules: import names of the missing modules.
+      install: command that installs them; None if they are missing from another environment.
+      setup_script: command that creates an environment with them; None if there is none.
+      recipes_of: backend whose recipes need them; None if the backend needs them for any model.
+      environment, python: name and interpreter of the environment that lacks them; None for the
+        current process's environment.
     """
 
     modules: tuple[str, ...]
@@ -77,7 +77,7 @@ class Absence:
             return f"{names} not installed in the environment {self.environment}: {self.python}"
         if self.recipes_of is not None:
             return (
-                f"recipes of {self.recipes_of} need {names}, which is not installed; "
+                f"{self.recipes_of} recipes need {names}, which is not installed; "
                 f"run {self.commands}"
             )
         return f"{names} not installed; run {self.commands}"
@@ -143,11 +143,11 @@ class Lack:
           remedy: what to do if the package is not installed.
         """
         if self.is_installed and self.package in sys.stdlib_module_names:
-            return f"needs another version of Python than {platform.python_version()}: {self.line}"
+            return f"needs a Python version other than {platform.python_version()}: {self.line}"
         listed = f" ({requirements})" if requirements else ""
         if self.is_installed:
             had = f"; {self.on_index} {_version(self.on_index)} is installed"
-            return f"needs another version of package {self.package}{listed}: {self.line}{had}"
+            return f"needs a different version of package {self.package}{listed}: {self.line}{had}"
         return (
             f"needs package {self.package}{listed}, imported by {importer} but not installed; "
             f"{remedy}"
@@ -227,4 +227,4 @@ def _version(distribution: str) -> str:
     try:
         return version(distribution)
     except PackageNotFoundError:
-        return "of this environment"
+        return "in this environment"

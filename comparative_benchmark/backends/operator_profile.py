@@ -38,7 +38,7 @@ def take_files(
     for pattern, name in wanted.items():
         path = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
         if path is None:
-            raise RuntimeError(f"{stack} wrote no {pattern} into its profile")
+            raise RuntimeError(f"{stack} wrote no {pattern} to its profile")
         files.append(Path(shutil.move(path, directory / name)))
     shutil.rmtree(scratch)
     return files
@@ -80,12 +80,12 @@ def time_table(
             by_name[name].append(time_us)
     total = sum(map(sum, times[0].values())) or 1
     each_ms = total / max(iterations, 1) / 1e3
-    lines = [f"{head}, {iterations} iterations, {each_ms:.3f} ms in {kinds[1]}s of each"]
+    lines = [f"{head}, {iterations} iterations, {each_ms:.3f} ms per iteration in {kinds[1]}s"]
     for kind, by_name in zip(kinds, times, strict=True):
-        lines += ["", f"{'share':>7}  {'us an iteration':>15}  {'calls':>6}  {kind}"]
+        lines += ["", f"{'share':>7}  {'us per iteration':>16}  {'calls':>6}  {kind}"]
         rows = sorted(by_name.items(), key=lambda item: -sum(item[1]))[:_ROWS]
         lines += [
-            f"{sum(t) / total:7.1%}  {sum(t) / max(iterations, 1):15.1f}  {len(t):6}  {name}"
+            f"{sum(t) / total:7.1%}  {sum(t) / max(iterations, 1):16.1f}  {len(t):6}  {name}"
             for name, t in rows
         ]
     return "\n".join(lines) + "\n"
@@ -303,7 +303,7 @@ def profile_of(
     spans = spans_of(events)
     told = operators_in(hlo)
     operators = operators_of(spans, iterations, told)
-    remarks = () if spans else ("XLA's profiler told no operators of this program",)
+    remarks = () if spans else ("XLA's profiler reported no operators for this program",)
     if not spans:
         # Without spans, list the operators and their costs.
         operators = tuple(told.values())

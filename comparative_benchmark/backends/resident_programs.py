@@ -268,12 +268,12 @@ def _merged(state: Sequence[Any], anew: Sequence[Any], changes: Sequence[bool]) 
 
 def _write_all(buffers: Sequence[Any], values: Sequence[Array]) -> None:
     if len(buffers) != len(values):
-        raise ValueError(f"{len(values)} inputs where the program takes {len(buffers)}")
+        raise ValueError(f"expected {len(buffers)} inputs, got {len(values)}")
     for index, (buffer, value) in enumerate(zip(buffers, values, strict=True)):
         if (buffer.shape, buffer.dtype) != (value.shape, value.dtype):
             raise ValueError(
-                f"input {index} is {value.dtype}{list(value.shape)} where "
-                f"{buffer.dtype}{list(buffer.shape)} is due"
+                f"input {index}: expected {buffer.dtype}{list(buffer.shape)}, "
+                f"got {value.dtype}{list(value.shape)}"
             )
         buffer.write(value)
 
@@ -357,8 +357,8 @@ class ResidentBackend(Backend):
         allocates = self.output_mode() == "allocated"
         if allocates and plan is not None:
             raise UnsupportedError(
-                "outputs of a model that generates cannot be allocated here: the steps pass their "
-                "state on in two sets of buffers, which are bound"
+                "a generative model's outputs cannot be allocated here: its steps pass their state "
+                "through two sets of bound buffers"
             )
         with self.context.phase("h2d"):
             if plan is None:
@@ -376,7 +376,7 @@ class ResidentBackend(Backend):
         """
         if len(self._paths) != 1:
             raise UnsupportedError(
-                f"a model that generates is two programs here, which {runtime} profiles apart: "
-                "profile a case that scores its input"
+                f"a generative model is two programs here, and {runtime} would profile them "
+                "separately: profile a case that scores its input"
             )
         return self._paths[0]

@@ -1,4 +1,4 @@
-"""The `cbs` command, and the `run_benchmarks.py` of each backend."""
+"""The `cbs` command, and each backend's `run_benchmarks.py`."""
 
 import argparse
 import contextlib
@@ -19,12 +19,12 @@ from comparative_benchmark.terminal.streams import hold_standard_streams, withou
 from openxla.benchmark.installation import set_root
 from openxla.benchmark.text import printable
 
-# These signals end a run like Ctrl-C. A lost connection sends SIGHUP.
+# Signals that end a run like Ctrl-C. A lost connection sends SIGHUP.
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Signals that have ended this process.
 _signalled: list[int] = []
 _DISTRIBUTION = "common-benchmark-suite"
-# Errors from disks, folders and file names that no program can fix.
+# Errors in disks, directories and file names that only the user can fix.
 _OF_THE_WORLD = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE),
@@ -32,10 +32,10 @@ _OF_THE_WORLD = {
 _FIRST_STEPS = """\
 usage: cbs COMMAND ...
 
-Compares machine-learning compilers on the same verified workloads. To begin:
+Compares machine-learning compilers on the same verified workloads. To get started:
 
   cbs doctor                     check whether this machine is suitable for benchmarking
-  cbs backends                   list the installed backends, and how to add others
+  cbs backends                   list backends, and how to install the missing ones
   cbs run -name BERT_TINY_FP32_PT_32XI32_BATCH1 --backend eager,inductor --processes 3
                                  race two compilers on a small model, in about two minutes
   cbs run my_net.py              race your own model
@@ -44,12 +44,12 @@ Compares machine-learning compilers on the same verified workloads. To begin:
 
 
 class Command(NamedTuple):
-    """A command; its modules are imported only when it is used.
+    """A command, whose modules are imported only when it is used.
 
     Attributes:
-      name: as a user types it.
-      help: one line.
-      options: function that adds its options to a parser, as `module:function` in `cli.options`.
+      name: the name that users type.
+      help: one line of help.
+      options: function that adds the options to a parser, as `module:function` in `cli.options`.
       handler: function in `cli.commands` that takes the parsed options and returns the exit code.
     """
 
@@ -59,14 +59,14 @@ class Command(NamedTuple):
     handler: str
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Adds its options to its parser."""
+        """Adds the command's options to a parser."""
         if self.options is not None:
             resolve(self.options, "options")(parser)
         parser.set_defaults(handler=self.handler)
 
 
 _RUN = Command(
-    "run", "run and race benchmark cases, and write results", "run:add_run_arguments", "run:run"
+    "run", "race benchmark cases and write a results file", "run:add_run_arguments", "run:run"
 )
 # In the order of the help text.
 COMMANDS = (
@@ -86,7 +86,7 @@ COMMANDS = (
     ),
     Command(
         "parity",
-        "check every workload on every backend for correctness",
+        "check the outputs of every workload on every backend",
         "studies:add_parity_arguments",
         "parity:run",
     ),
@@ -99,7 +99,7 @@ COMMANDS = (
     ),
     Command(
         "fleet",
-        "run the same matrix on many machines, through Slurm, ssh or on this machine",
+        "run benchmarks on many machines, through Slurm, ssh or a local queue",
         "fleet:add_fleet_arguments",
         "fleet:run",
     ),
@@ -111,19 +111,19 @@ COMMANDS = (
     ),
     Command(
         "new-backend",
-        "write a package with a new backend",
+        "write a package for a new backend",
         "maintenance:add_new_backend_arguments",
         "catalog:new_package",
     ),
     Command(
         "new-recipe",
-        "write a package with a new recipe",
+        "write a package for a new recipe",
         "maintenance:add_new_recipe_arguments",
         "catalog:new_package",
     ),
     Command(
         "new-operator",
-        "write a package with a new operator",
+        "write a package for a new operator",
         "maintenance:add_new_operator_arguments",
         "catalog:new_package",
     ),
@@ -147,7 +147,7 @@ COMMANDS = (
     ),
     Command(
         "import",
-        "import results of other tools into the history",
+        "import results from other tools into the history",
         "results:add_import_arguments",
         "results:import_",
     ),
@@ -165,25 +165,25 @@ COMMANDS = (
     ),
     Command(
         "history",
-        "keep results over time, query them, and find regressions",
+        "store results over time, query them and find regressions",
         "results:add_history_arguments",
         "history:run",
     ),
     Command(
         "repro",
-        "write a standalone reproducer of one result",
+        "write a standalone reproducer for one result",
         "studies:add_repro_arguments",
         "studies:repro",
     ),
     Command(
         "explain",
-        "explain a difference by operators, fusions and fallbacks",
+        "explain a latency difference by operators, fusions and fallbacks",
         "studies:add_explain_arguments",
         "studies:explain",
     ),
     Command(
         "artifacts",
-        "create, publish, lock and fetch artifacts",
+        "generate, publish, lock and fetch artifacts",
         "maintenance:add_artifacts_arguments",
         "artifacts:run",
     ),
@@ -194,24 +194,24 @@ COMMANDS = (
         "results:compare",
     ),
     Command(
-        "show", "print the table of a results file", "results:add_show_arguments", "results:show"
+        "show", "print the table for a results file", "results:add_show_arguments", "results:show"
     ),
     Command(
         "report",
-        "write results as a page, Markdown or a chart",
+        "write results as an HTML page, Markdown or a chart",
         "results:add_report_arguments",
         "results:report",
     ),
     Command(
         "completion",
-        "print a script that completes cbs in a shell",
+        "print a shell script that completes `cbs` commands",
         ".completion:add_arguments",
         ".completion:run",
     ),
 )
 
 
-# Headings of `cbs --help`, each with its commands.
+# Headings of `cbs --help`, with the commands below each.
 _GROUPS = {
     "measure": ("run", "micro", "bench", "fleet", "doctor"),
     "look at results": ("show", "report", "list", "backends"),
@@ -237,12 +237,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Returns the options of a `cbs` command line; exits with a message if it is wrong."""
+    """Returns the options of a `cbs` command line; exits with a message if it is invalid."""
     parser = _MainParser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
     )
-    parser.add_argument("--version", action=_Version, help="show program's version number and exit")
+    parser.add_argument("--version", action=_Version, help="print the version and exit")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_CommandParser
     )
@@ -252,7 +252,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs the `run_benchmarks.py` of one backend; returns the exit code."""
+    """Runs a backend's `run_benchmarks.py`; returns the exit code."""
     hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
     _RUN._replace(options="run:add_run_benchmarks_arguments").add_options(parser)
@@ -261,7 +261,7 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
 
 
 class _MainParser(Parser):
-    """The parser of `cbs`; its help groups commands by their purpose."""
+    """The parser for `cbs`; its help groups commands by purpose."""
 
     def format_help(self) -> str:
         """Returns the help text."""
@@ -270,12 +270,12 @@ class _MainParser(Parser):
         lines = ["usage: cbs COMMAND ...", "", str(self.description)]
         for title, names in _GROUPS.items():
             lines += ["", f"{title}:", *(f"  {n:<{width}}  {by_name[n].help}" for n in names)]
-        lines += ["", "cbs help COMMAND prints the options of a command, cbs --version the version"]
+        lines += ["", "To list the options of a command, run: cbs help COMMAND"]
         return "\n".join(lines) + "\n"
 
 
 class _CommandParser(Parser):
-    """The parser of a command, which adds its options when it first parses arguments."""
+    """The parser for a command, which adds its options when it first parses arguments."""
 
     def __init__(self, *, command: Command | None = None, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -286,13 +286,13 @@ class _CommandParser(Parser):
         if command is not None:
             command.add_options(self)
         parsed, unknown = super().parse_known_args(args, namespace)
-        # Here the command and its options are known; in the parser above they are not.
+        # Only this parser, not its parent, has the options of the command.
         self.refuse_unknown(unknown)
         return parsed, unknown
 
 
 class _Version(argparse.Action):
-    """`--version`, which determines the version only when asked."""
+    """`--version`, which looks up the version only if it is used."""
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(nargs=0, **keywords)
@@ -305,9 +305,9 @@ class _Version(argparse.Action):
 
 
 def _guarded(options: argparse.Namespace) -> int:
-    """Calls the handler; a user's mistake becomes one sentence, Ctrl-C becomes 130."""
+    """Calls the handler; returns its exit code, 1 after a user's mistake, or 130 after Ctrl-C."""
     for number in _ENDING:
-        # `nohup` ignores SIGHUP for the command that it starts.
+        # `nohup` starts commands with SIGHUP ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _terminate)
     others = sys.unraisablehook
@@ -316,22 +316,22 @@ def _guarded(options: argparse.Namespace) -> int:
         set_root(getattr(options, "root_dir", None))
         with other_processes.adopting():
             code: int = resolve(options.handler, "commands")(options)
-        # Report write errors here, not in a traceback at exit.
+        # Report write errors here, instead of in a traceback at exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
         _print_last(_interrupted(options), options)
         return EXIT_INTERRUPTED
     except OSError as error:
         if _signalled:
-            # A signal has ended the run; the reader of its output may be gone, too.
+            # A signal has ended the run; the reader of the output may be gone, too.
             _print_last(_interrupted(options), options)
             return EXIT_INTERRUPTED
         if not isinstance(error, BrokenPipeError) and error.errno not in _OF_THE_WORLD:
             raise
-        # The buffer of standard output may hold unwritable text: do not try again at exit.
+        # Standard output may still buffer unwritable text: do not write it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
-            # `cbs list | head`: the reader has enough. A check whose reader has exited has not
+            # In `cbs list | head`, `head` exits early. A check whose reader has exited has not
             # passed, so the exit code reports a broken pipe.
             return EXIT_NO_READER
         named = f"{error.filename}: " if error.filename else ""
@@ -372,7 +372,7 @@ def _shown(message: str) -> str:
 
 
 def _mistakes() -> tuple[type[Exception], ...]:
-    """Returns exceptions caused by user mistakes; imported only after an exception."""
+    """Returns the exceptions for user mistakes, imported only after an exception."""
     from openxla.benchmark.comparative_suite.catalog import NoMatchError
     from openxla.benchmark.def_types import DefinitionError
 
@@ -380,7 +380,7 @@ def _mistakes() -> tuple[type[Exception], ...]:
 
 
 def resolve(reference: str, folder: str) -> Any:
-    """Returns the function of a command, from `cli.options` or `cli.commands`."""
+    """Returns a function of a command, from `cli.options` or `cli.commands`."""
     module, _, name = reference.partition(":")
     return getattr(importlib.import_module(f".{module}", f"{__package__}.{folder}"), name)
 
@@ -395,13 +395,12 @@ def _terminate(number: int, _: Any) -> NoReturn:
 def _ended_in_a_callback(
     others: Callable[["sys.UnraisableHookArgs"], object], lost: "sys.UnraisableHookArgs"
 ) -> None:
-    """Re-raises an interrupt that Python would print and ignore.
+    """Re-raises an interrupt that Python would otherwise print and ignore.
 
-    Python ignores exceptions in `__del__` and in callbacks of weak references, which every import
-    has.
+    Python ignores exceptions in `__del__` and in weak-reference callbacks, which every import uses.
     """
     if lost.exc_type is KeyboardInterrupt:
-        signal.signal(signal.SIGALRM, _terminate)  # only now, because other code may use the timer
+        signal.signal(signal.SIGALRM, _terminate)  # only now: other code may use the timer
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
         others(lost)

@@ -1,7 +1,7 @@
 """`cbs completion`: prints a shell script that completes commands, options and values.
 
-Commands and options are part of the script, so they complete immediately. Names that may change
-(cases, tags, backends) are requested from `cbs completion words`, once per shell session.
+The script contains the commands and options, so they complete immediately. It requests names that
+may change (cases, tags, backends) from `cbs completion words`, once per shell session.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from comparative_benchmark.errors import EXIT_OK
 _TEMPLATE = Path(__file__).with_name("completion.bash.txt")
 # Placeholders for file names, and for words requested at run time.
 _FILES, _ASKED = "@files", "@"
-# Kind of words by the option's destination, in all commands.
+# Kind of words by option destination, for all commands.
 _KINDS = {
     "name": "cases",
     "tag": "tags",
@@ -33,13 +33,13 @@ _SHELLS = ("bash", "zsh")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs completion`."""
     parser.add_argument(
-        "shell", choices=(*_SHELLS, "words"), help='source <(cbs completion bash), or "zsh"'
+        "shell", choices=(*_SHELLS, "words"), help="shell, as in: source <(cbs completion bash)"
     )
-    parser.add_argument("kind", nargs="?", choices=sorted(WORDS), help="of words, one a line")
+    parser.add_argument("kind", nargs="?", choices=sorted(WORDS), help="kind of words to print")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints a script for a shell, or the words of a kind; returns 0."""
+    """Prints a shell script, or the words of a kind; returns 0."""
     if options.shell == "words":
         print("\n".join(_plain(WORDS[options.kind]()) if options.kind else sorted(WORDS)))
         return EXIT_OK
@@ -73,7 +73,7 @@ def _script(commands: Mapping[str, argparse.ArgumentParser]) -> str:
 def _walk(
     path: str, parser: argparse.ArgumentParser
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
-    """Yields a command and its subcommands: words that may follow, and values of options."""
+    """Yields for a command and each subcommand the possible next words and option values."""
     words: list[str] = []
     taken: dict[str, str] = {}
     for action in parser._actions:  # noqa: SLF001  # argparse offers no other way
@@ -104,7 +104,7 @@ def _table(name: str, rows: Mapping[str, str]) -> str:
     return "\n".join([f"declare -gA {name}=(", *lines, ")"])
 
 
-# Words that may change.
+# Words that may change between calls.
 
 
 def _cases() -> Iterable[str]:
@@ -138,7 +138,7 @@ def _operators() -> Iterable[str]:
 
 
 def _backends() -> Iterator[str]:
-    """Yields `all`, each backend alone, with each compiler, and with each option."""
+    """Yields `all`, and each backend alone, with each compiler and with each compiler option."""
     from comparative_benchmark.backends.api import backends
 
     yield "all"
@@ -167,5 +167,5 @@ WORDS: Mapping[str, Callable[[], Iterable[str]]] = MappingProxyType(
 
 
 def _plain(words: Iterable[str]) -> Iterator[str]:
-    """Yields words that a shell treats as one word; plug-ins may have any name."""
+    """Yields names that a shell treats as one word; names from plug-ins are arbitrary."""
     return (word for word in words if word.isprintable() and " " not in word)

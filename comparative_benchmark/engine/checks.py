@@ -88,8 +88,8 @@ class OutputChecks:
             raise SessionEnded(
                 Status.FAILED,
                 "compile",
-                f"not a cold compile: of caches that were to be empty came {program.cache_hits} "
-                "programs, as the stack counts; does `BackendInfo.environment` leave one out?",
+                f"not a cold compile: the stack reports {program.cache_hits} cache hits, expected "
+                "empty caches; check that `BackendInfo.environment` redirects every cache",
             )
 
     def check_times(self, timed: Sequence[plausibility.TimedBlock]) -> None:
@@ -167,7 +167,7 @@ class OutputChecks:
         verdict = self._verify_on(Judge(self._trial, second, second=True), "second_input")
         self._record.second_verification = verdict
         if verdict is None:
-            self._record.without_second = "the backend cannot replace the inputs of a program"
+            self._record.without_second = "the backend cannot replace a program's inputs"
             return
         self._require(verdict, "verify_second_input")
         again = self._verify_on(self._judge, "first_input_again")
@@ -246,7 +246,7 @@ class OutputChecks:
         self._record.without_fresh_runs = answer.without
         if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
             self._record.without_fresh_runs = (
-                "the machine was too busy: runs on inputs that it had seen took as long"
+                "the machine was too busy: repeated runs on the same inputs took as long"
             )
         elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
@@ -300,7 +300,7 @@ class OutputChecks:
             status, reason = unjudged(check, reason)
         elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
             status = Status.UNSUPPORTED
-            reason = f"its truth is not exact ({remark}), and it is near: {reason}"
+            reason = f"the truth is not exact ({remark}), and the output is close to it: {reason}"
         raise SessionEnded(status, phase, reason)
 
 
@@ -397,7 +397,7 @@ def take_generation_times(
         return GenerationTimes(reason=_reason(ended)), ended
     verdict = verify(paths_of(answer.files, directory))
     if not verdict.passed:
-        reason = f"prefill and decode apart give a wrong output: {verdict.reason}"
+        reason = f"wrong output if prefill and decode are called separately: {verdict.reason}"
         return GenerationTimes(reason=reason, verification=verdict), None
     times = GenerationTimes(
         prefill_ms=answer.times.prefill_ms,

@@ -59,11 +59,11 @@ def program_of(trial: Trial, fetched: FetchedModel | None, url: str | None) -> P
     ways = competitor.backend.starts_from.get(competitor.compiler.name, ())
     if not ways:
         possible = ", ".join(competitor.backend.starts_from)
-        raise _unsupported(f"{competitor} starts from no published program; {possible} would")
+        raise _unsupported(f"{competitor} cannot start from published programs, but {possible} can")
     if url is None:
-        raise _unsupported(f"no artifacts of {model} are locked")
+        raise _unsupported(f"no artifacts for {model} are locked")
     if fetched is None:
-        raise _unsupported(f"no program of {model} is in the cache")
+        raise _unsupported(f"no program for {model} is in the cache")
     published = {file.artifact_type for file in fetched.manifest.files}
     for way in ways:
         if published.issuperset(way):
@@ -98,22 +98,21 @@ def _why_not(trial: Trial) -> str | None:
         )
     if generated_tokens(trial.case) is not None:
         return (
-            f"{trial.case.model.name} generates, and is verified by running the model on further "
-            "inputs, which an exported program does not take"
+            f"{trial.case.model.name} is a generative model: verification runs it on additional "
+            "inputs, which an exported program does not accept"
         )
     return None
 
 
 def _unsupported(reason: str) -> SessionEnded:
-    return SessionEnded(
-        Status.UNSUPPORTED, "artifacts", f"{reason}; leave --exported-programs out to export here"
-    )
+    reason = f"{reason}; omit --exported-programs to export the model here"
+    return SessionEnded(Status.UNSUPPORTED, "artifacts", reason)
 
 
 _SAY_EVERY_S = 10.0
 # Few attempts, because a server that is down affects all models.
 _ATTEMPTS = 3
-_WAYS_OUT = "run with --no-download to use what is here, or with --generate-artifacts to make them"
+_WAYS_OUT = "run with --no-download to use local artifacts, or with --generate-artifacts"
 
 
 class Fetching:
@@ -173,8 +172,8 @@ class Fetching:
         self.locks |= locked
         self._urls = {model: urls[model] for model in locked}
         self._nowhere = {
-            model: f"the artifacts of {model}, published at {urls[model]}, cannot be had: "
-            f"{reason}. Correct the artifacts_dir_url of the model, {_WAYS_OUT}"
+            model: f"cannot fetch the artifacts for {model}, published at {urls[model]}: "
+            f"{reason}. Correct the model's artifacts_dir_url, {_WAYS_OUT}"
             for model, reason in errors.items()
         }
 
@@ -246,8 +245,8 @@ class Fetching:
         if installed is None:
             state = "published" if case.model.name in self._urls else "locked"
             self._announce(
-                f"{trial.workload.label}: nothing that is {state} at {url} is of these inputs and "
-                "of the versions that are installed here"
+                f"{trial.workload.label}: nothing {state} at {url} matches these inputs and the "
+                "versions installed here"
             )
         return installed
 
@@ -278,7 +277,7 @@ class Fetching:
         if reason := self._errors.get(model):
             state = "published" if model in self._urls else "locked"
             raise ArtifactError(
-                f"the artifacts of {model}, {state} at {self.locks[model].url}, cannot be had: "
+                f"cannot fetch the artifacts for {model}, {state} at {self.locks[model].url}: "
                 f"{reason}. {_WAYS_OUT[0].upper()}{_WAYS_OUT[1:]}"
             )
         return self._fetched.get(model)
@@ -287,7 +286,7 @@ class Fetching:
         sources = [Source.locked(self.locks[model]) for model in models]
         size = sum(source.lock.size_bytes for source in sources if source.lock)
         self._announce(
-            f"published artifacts of {len(models)} model{'s' if len(models) > 1 else ''} "
+            f"published artifacts for {len(models)} model{'s' if len(models) > 1 else ''} "
             f"(up to {human_bytes(size)})"
         )
         options = FetchOptions(
@@ -310,7 +309,7 @@ class Fetching:
                 self._fetched[model] = model_files
             else:
                 self._errors[model] = (
-                    f"the locked address holds {model_files.manifest.model}: lock {model} again"
+                    f"the locked URL contains {model_files.manifest.model}: lock {model} again"
                 )
 
     def _note(

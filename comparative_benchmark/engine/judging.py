@@ -81,14 +81,14 @@ class Changes:
         unchanged = [str(index) for index in self._unchanged]
         if not unchanged:
             return None
-        return f"no input that was tried changes output {', '.join(unchanged)} beyond its rounding"
+        return f"none of the inputs tried changes output {', '.join(unchanged)} beyond its rounding"
 
     @property
     def not_ranked(self) -> str | None:
         """Why programs of the model are excluded from rankings; None if they may be ranked."""
         if self.count and not any(self.floating[index] for index in self._unchanged):
             return None
-        return self.remark or "no input that was tried changes any output"
+        return self.remark or "none of the inputs tried changes any output"
 
     @property
     def _unchanged(self) -> list[int]:
@@ -222,10 +222,10 @@ def truth_of(trial: Trial) -> Truth:
                     source=_source(info),
                 )
     if not judges:
-        raise ArtifactError(f"no backend computes the truth of {framework.value} models")
+        raise ArtifactError(f"no backend computes the truth for {framework.value} models")
     absence = judges[0].absence(judges[0].missing_modules(framework))
     raise ArtifactError(
-        f"the truth of a {framework.value} model needs {', '.join(absence.modules)}: "
+        f"the truth for a {framework.value} model needs {', '.join(absence.modules)}: "
         f"run {absence.commands}"
     )
 
@@ -253,8 +253,8 @@ def why_plugin(source: TruthSource) -> str | None:
     if source.built_in or not source.backend:
         return None
     return (
-        f"no built-in backend computes the truth: the plug-in {source.backend} of "
-        f"{source.distribution} did"
+        f"the truth was computed by the plug-in {source.backend} from {source.distribution}, not "
+        "by a built-in backend"
     )
 
 
@@ -268,7 +268,7 @@ def why_not_ranked(backend: BackendInfo, source: TruthSource | None) -> str | No
         packages.add(origin.distribution)
     if backend.name != source.backend and source.distribution not in packages:
         return None
-    return f"its own package, {source.distribution}, computed the truth"
+    return f"the truth was computed by its own package, {source.distribution}"
 
 
 def is_foreign(trial: Trial) -> bool:
@@ -363,14 +363,14 @@ class Judge:
         """
         missing = set() if self._is_own else set(trained(self._parameters)) ^ set(after)
         if not after:
-            return None, "a single update changes no weight"
+            return None, "a single update changed no weights"
         if missing:
             return None, f"a single update lacks or adds weights: {', '.join(sorted(missing))}"
         error, name = models.worst_update_error(optimizer_of(self._parameters), after)
         if error <= 1:
             return error, None
         return error, (
-            f"a single update after {models.STEPS_BEFORE} steps changes {name} wrongly: its "
+            f"{name} is wrong after a single update that follows {models.STEPS_BEFORE} steps: its "
             f"error is {error:.3g} times the limit"
         )
 

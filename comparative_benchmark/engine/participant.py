@@ -124,7 +124,7 @@ class Participant:
             )
             self.record.truth_not_isolated = session.truth_not_isolated
             if self._interrupted:
-                raise SessionEnded(Status.FAILED, "start", "it was interrupted")
+                raise SessionEnded(Status.FAILED, "start", "the run was interrupted")
             loaded = session.call(Loaded, **self._load_arguments())
             self.record.versions = loaded.versions
             self.record.timer_ns = loaded.timer_ns

@@ -59,9 +59,9 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
         return None
     parameters = architectures.get(name).complete(trial.case.model.model_parameters)
     on_host = trial.device.accelerator_type == "cpu"
-    needs = {"its steps": architecture.step_bytes(parameters)} if on_host else {}
+    needs = {"its training steps": architecture.step_bytes(parameters)} if on_host else {}
     if not workload_store.directory_of(trial.workload).exists():
-        needs["the float64 truth of its steps"] = architecture.truth_bytes(parameters)
+        needs["the float64 truth for its training steps"] = architecture.truth_bytes(parameters)
     what, needed = max(needs.items(), key=lambda item: item[1], default=("", 0))
     limit = settings.limits.memory_bytes
     if needed <= limit:
@@ -70,7 +70,7 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     return (
         f"{what} would need at least {needed / 2**30:.1f} GiB of memory "
         f"({weights / 1e6:.0f} M weights, batch {parameters['batch_size']}), "
-        f"of {limit / 2**30:.1f} GiB: take a smaller batch, or raise --memory-limit"
+        f"but the limit is {limit / 2**30:.1f} GiB: use a smaller batch, or raise --memory-limit"
     )
 
 
@@ -177,7 +177,7 @@ class Preparation:
             )
         except (SessionEnded, ArtifactError, OSError) as ended:
             self._pool.empty()
-            self._announce(f"{trial}: how much noise its recipe makes is unknown: {ended}")
+            self._announce(f"{trial}: its recipe's noise is unknown: {ended}")
             noise = None
         if noise is None:
             self._without_noise.add((*key, framework))
@@ -270,11 +270,11 @@ class Preparation:
         case, workload = trial.case, trial.workload
         if self._settings.use_only_local:
             raise ArtifactError(
-                f"no artifacts of {workload.id} in {workload_store.directory_of(workload)}; "
+                f"no artifacts for {workload.id} in {workload_store.directory_of(workload)}; "
                 "run without --no-download, or with --generate-artifacts"
             )
         truth = truth_of(trial)
-        self._announce(f"inputs and truth of {workload.label}")
+        self._announce(f"inputs and truth for {workload.label}")
         with workload_store.new_directory(workload) as directory:
             try:
                 answer = self._call(trial, truth, directory, second=True)
@@ -289,14 +289,14 @@ class Preparation:
                 answer = msgspec.structs.replace(answer, without_second=reason)
             _check_outputs(case, answer.files.reference)
             if answer.remark:
-                self._announce(f"{workload.label}: its truth is not exact: {answer.remark}")
+                self._announce(f"{workload.label}: the truth is not exact: {answer.remark}")
             if answer.without_neighbours:
                 self._announce(
                     f"{workload.label}: integers and single numbers are compared without runs on "
                     f"slightly different weights: {answer.without_neighbours}"
                 )
             if (peak := answer.host_memory_peak_bytes or 0) >= _MEMORY_WORTH_TELLING:
-                self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
+                self._announce(f"{workload.label} used up to {peak / 2**30:.1f} GiB of memory")
             without_second = answer.without_second or _why_not_judged_by(directory, trial)
             not_ranked = None
             if training_of(case) is None:
@@ -307,7 +307,7 @@ class Preparation:
             without_float64 = (
                 why_plugin(truth.source),
                 answer.without_float64,
-                answer.remark and f"its truth is not exact: {answer.remark}",
+                answer.remark and f"the truth is not exact: {answer.remark}",
             )
             return workload_store.publish(
                 directory,
@@ -412,7 +412,7 @@ def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
     if verdict.passed:
         return None
     workload_store.remove_second(directory)
-    return f"nothing can be judged by it: {verdict.reason}"
+    return f"outputs on a second input cannot be judged: {verdict.reason}"
 
 
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
@@ -440,7 +440,7 @@ def _input_files(case: BenchmarkCase) -> list[str]:
         return []
     directory = Path(data.source_url)
     if array_files.read_user_inputs(directory).sha256 != data.content_sha256:
-        raise UserInputError(f"the inputs in {directory} have changed meanwhile")
+        raise UserInputError(f"the inputs in {directory} have changed since the case was created")
     return [str(path) for path in array_files.user_input_files(directory)]
 
 
@@ -456,7 +456,7 @@ def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
         raise SessionEnded(
             Status.WRONG_OUTPUT,
             "reference",
-            f"the model gives {', '.join(map(str, got))} where {architecture.name} declares "
+            f"the model returned {', '.join(map(str, got))}, but {architecture.name} declares "
             f"{', '.join(map(str, due))}",
         )
 
@@ -468,5 +468,5 @@ def _with_our_own(ended: SessionEnded, case: BenchmarkCase) -> SessionEnded:
         return ended
     if case.name not in {own.name for own in catalog.all_benchmarks()}:
         return ended
-    reason = f"{ended.reason}; without --suite-dir, cbs runs its own model of this name"
+    reason = f"{ended.reason}; omit --suite-dir to run the built-in model of this name"
     return SessionEnded(ended.status, ended.phase, reason, ended.report)

@@ -465,7 +465,7 @@ class Race:
         try:
             self.timeline.write(path)
         except OSError as error:
-            self._say(f"the time line cannot be written: {error}")
+            self._say(f"the timeline cannot be written: {error}")
             return
         for outcome in self.outcomes.values():
             outcome.timeline = str(path)
@@ -478,13 +478,11 @@ class Race:
         if largest * MEMORY_MARGIN >= other_processes.default_limit_bytes():
             lacking = "memory"
         elif gpu is not None and not gpu.has_room(MEMORY_MARGIN):
-            lacking = "the GPU's memory"
+            lacking = "GPU memory"
         else:
             return True
         if self._interleaved:
-            self._say(
-                f"the competitors do not fit into {lacking} together: not all are interleaved"
-            )
+            self._say(f"the competitors do not all fit into {lacking}, so some are not interleaved")
         self._interleaved = False
         return False
 

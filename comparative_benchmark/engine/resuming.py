@@ -79,24 +79,24 @@ class EarlierRuns:
         joined = []
         for run in self._interrupted:
             many = "es" * (len(run.entries) != 1)
-            count = f"{len(run.entries)} process{many} of an interrupted run in {run.path}"
-            torn = "; its last line was cut short and is left out" if run.torn else ""
+            count = f"{len(run.entries)} process{many} from an interrupted run in {run.path}"
+            torn = "; its last line is incomplete and was skipped" if run.torn else ""
             if not self._resume:
-                self._say(f"{count} are in no result: --resume continues with them{torn}")
+                self._say(f"found {count}: add --resume to continue it{torn}")
             elif different := run.settings.differences(now):
-                self._say(f"{count} are not used: {'; '.join(different)}{torn}")
+                self._say(f"ignoring {count}: {'; '.join(different)}{torn}")
             else:
-                self._say(f"{count}: continuing with them{torn}")
+                self._say(f"continuing with {count}{torn}")
                 joined.append(run)
         for run in self._undecided:
             entries = [entry for entry in run.entries if entry.key in self._continued]
-            count = f"{len(entries)} processes of an undecided race in {run.path}"
+            count = f"{len(entries)} processes from an undecided race in {run.path}"
             if not entries:
                 continue
             if different := run.settings.differences(now, stopping=False):
-                self._say(f"{count} cannot be added to: {'; '.join(different)}")
+                self._say(f"cannot add to {count}: {'; '.join(different)}")
             else:
-                self._say(f"{count}: adding more to them")
+                self._say(f"adding to {count}")
                 joined.append(run)
         self._interrupted = [run for run in joined if not run.undecided]
         return joined

@@ -119,7 +119,7 @@ class RunBudget:
             return None
         self._reports = sum(self._trials >= part * total for part in _REPORTED_AT)
         minutes = self._wall_s / self._trials * left / 60
-        return f"{self._trials} of {total} trials: the others take about {minutes:.0f} min"
+        return f"{self._trials} of {total} trials done, about {minutes:.0f} min left"
 
 
 class Observer(Protocol):
@@ -250,7 +250,7 @@ def execute(
         finished = run.execute()
     if left_out := len(trials) - len(finished):
         observer.say(
-            f"--budget is spent: {left_out} of {len(trials)} trials are left out; to run them: "
+            f"--budget ran out: {left_out} of {len(trials)} trials did not run; to run them: "
             f"{resume_command(command)}"
         )
     return finished
@@ -347,8 +347,8 @@ class Run:
         joined = journal.joined(self._joined, {t.key: facts_of(t, artifacts) for t in ready})
         if joined.others:
             self._observer.say(
-                f"{joined.others} processes of interrupted runs had other inputs or truth "
-                "than now and are not used"
+                f"ignoring {joined.others} processes from interrupted runs, because their inputs "
+                "or truth differ"
             )
         race.join(joined)
         race.run()
@@ -358,7 +358,7 @@ class Run:
             status = outcomes[trial.key].status
             if shared and shared.may_have_failed(trial.competitor, framework, status):
                 self._observer.say(
-                    f"{trial} failed in a worker that had served others: again alone"
+                    f"{trial} failed in a shared worker: retrying it in a separate one"
                 )
                 again = self._race_of([trial], settings, own_session)
                 again.run()
@@ -426,7 +426,7 @@ def _report_noise_floor(
     floor = load_noise_floor(machine)
     outlook = floor.pooled.outlook(rule) if floor and floor.pooled else None
     if outlook and not outlook.can_decide:
-        observer.say(f"by the noise floor {outlook}")
+        observer.say(f"noise floor: {outlook}")
 
 
 def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> ExecutionEnvironment:

@@ -417,7 +417,8 @@ class Session:
                         self._track.answered()
                         return message
                     else:
-                        raise self._malformed(f"{type(message).__name__}, not {kind.__name__}")
+                        got = type(message).__name__
+                        raise self._malformed(f"expected {kind.__name__}, got {got}")
             elif readable or self._process.poll() is not None:
                 raise self._ended_by_itself()
             else:
@@ -444,12 +445,12 @@ class Session:
         now, limits = time.monotonic(), self._limits
         phase_limit = limits.phase_deadlines_s.get(self._phase, limits.deadline_s)
         for elapsed, limit, what in (
-            (now - self._phase_started, phase_limit, f"the phase {self._phase}"),
+            (now - self._phase_started, phase_limit, f"phase {self._phase}"),
             (now - self._started, limits.deadline_s, "the trial"),
         ):
             if elapsed > limit:
                 self.kill()
-                reason = f"{what} took longer than {limit:g} s; allow more with --deadline"
+                reason = f"{what} took longer than {limit:g} s; raise --deadline to allow more"
                 raise SessionEnded(Status.TIMEOUT, self._phase, reason)
         used = self.resident_bytes()
         if used > limits.memory_bytes:
@@ -482,11 +483,12 @@ class Session:
             )
         tail = self._log_tail()
         if code == -signal.SIGKILL and other_processes.oom_kill_count() > self._oom_kills:
-            reason = "the kernel killed the worker because memory had run out"
+            reason = "the kernel killed the worker because memory ran out"
             return SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason)
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        last = f"; its last words: {tail}" if tail else ""
-        return SessionEnded(Status.CRASHED, self._phase, f"the worker ended unasked, {how}{last}")
+        last = f": {tail}" if tail else ""
+        reason = f"the worker exited unexpectedly ({how}){last}"
+        return SessionEnded(Status.CRASHED, self._phase, reason)
 
     def _log_tail(self) -> str:
         end = os.fstat(self._log).st_size
@@ -543,7 +545,8 @@ class InProcessSession:
             if isinstance(answer, Failure) and answer.id == 0:
                 raise SessionEnded.by(answer)
             if not isinstance(answer, kind) or answer.id != 0:
-                raise messages.MessageError(f"{type(answer).__name__}, not {kind.__name__}")
+                got = type(answer).__name__
+                raise messages.MessageError(f"expected {kind.__name__}, got {got}")
         except messages.MessageError as error:
             reason = f"the worker sent a malformed message: {error}"
             raise SessionEnded(Status.FAILED, command, reason) from error

@@ -215,7 +215,7 @@ class SessionPool:
 
     def _check(self) -> None:
         if self.stopped:
-            raise SessionEnded(Status.FAILED, "start", "it was interrupted")
+            raise SessionEnded(Status.FAILED, "start", "the run was interrupted")
 
     def _directory(self) -> Path:
         return self.folder / f"worker-{self._serial}"

@@ -120,7 +120,7 @@ def interpreters(text: str) -> dict[str, str]:
             raise UnusableEnvironmentError(f"names {name!r} twice")
         pythons[name] = _interpreter(name, Path(path).expanduser())
     if not pythons:
-        raise UnusableEnvironmentError("names no environment: give NAME=PATH[,NAME=PATH]")
+        raise UnusableEnvironmentError("names no environment: expected NAME=PATH[,NAME=PATH]")
     return pythons
 
 
@@ -132,7 +132,7 @@ def _interpreter(name: str, path: Path) -> str:
     python = path / "bin" / "python" if path.is_dir() else path
     if not shutil.which(python):
         raise UnusableEnvironmentError(
-            f"{name}={path}: no interpreter there; make one with `python -m venv {path}`"
+            f"{name}={path}: no Python interpreter found; create one with `python -m venv {path}`"
         )
     return str(python.absolute())
 
@@ -156,12 +156,12 @@ def _inspect(name: str, python: str) -> Environment:
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         words = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise UnusableEnvironmentError(
-            f"{name}: {python} does not run ({words[-1] if words else error})"
+            f"{name}: cannot run {python} ({words[-1] if words else error})"
         ) from error
     version = ".".join(map(str, answer["version"]))
     if tuple(answer["version"]) < _OLDEST_PYTHON:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
-        reason = f"{name}: Python {version} there, {oldest} is the oldest"
+        reason = f"{name}: expected Python {oldest} or newer, got {version}"
         raise UnusableEnvironmentError(reason)
     _check_harness(name, python, answer["missing"])
     return Environment(
@@ -178,7 +178,7 @@ def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
     if lacking:
         packages = " ".join(module.replace("_", "-") for module in lacking)
         raise UnusableEnvironmentError(
-            f"{name}: workers need {', '.join(lacking)} there; "
+            f"{name}: workers need the packages {', '.join(lacking)}; "
             f"run {python} -m pip install {packages}"
         )
 

@@ -176,22 +176,22 @@ class Competitor:
         """Why it cannot run forward and backward; None if it may try."""
         if self.recipe is not None and self.backend.name not in self.recipe.recipe.trains:
             return (
-                f"{self.recipe.label} does not allow training in {self.backend.name}: the weights "
-                "that it quantises have no gradients"
+                f"{self.recipe.label} does not support training in {self.backend.name}: quantised "
+                "weights have no gradients"
             )
         if self.recipe is None and self.compiler.precision is not None:
-            return f"{self} quantises for inference: weights that it quantises have no gradients"
+            return f"{self} quantises for inference only: quantised weights have no gradients"
         return None
 
     @property
     def why_it_takes_no_training_step(self) -> str | None:
         """Why it cannot train a model of the suite; None if it may try."""
         if not self.compiler.trains:
-            return f"{self} runs a program that was exported: it updates no weights"
+            return f"{self} runs exported programs, which do not update weights"
         if self.recipe is not None:
-            return f"{self.recipe.label} changes layers, whose training would be another one"
+            return f"{self.recipe.label} changes layers, so it would train a different model"
         if "cuda-graphs" in self.options:
-            return "a CUDA graph would hold forward and backward, and not the optimizer"
+            return "a CUDA graph would contain forward and backward, but not the optimizer"
         return None
 
     @property
@@ -432,7 +432,7 @@ def first_look(raced: Sequence[tuple[Trial, TrialOutcome]], processes: int) -> s
     ]
     if len(known) < 2 or processes < 2:
         return None
-    return f"first processes: {', '.join(known)}; verdicts take at least {processes} of each"
+    return f"first processes: {', '.join(known)}; verdicts need at least {processes} of each"
 
 
 def _three_digits(value: float) -> str:

@@ -135,7 +135,7 @@ class Campaign:
         plan = load_plan(self.spool.plan_file)
         if plan is None:
             raise UsageError(
-                f"{self.spool.folder} has no plan; to submit one: "
+                f"{self.spool.folder} has no plan; submit one with "
                 f"cbs fleet submit {self.fleet.path.name}"
             )
         if plan.file_sha256 != sha256_of(self.fleet.path):
@@ -194,8 +194,8 @@ class Campaign:
         )
         if waiting and not wanted:
             self.report(
-                "nothing to start again yet: retries wait some minutes, and time limits need "
-                "--longer"
+                "nothing to retry yet: retries start after a few minutes, and jobs that reached "
+                "their time limit require --longer"
             )
         return self._submit(plan, wanted, status, campaign, longer=longer)
 
@@ -273,10 +273,10 @@ class Campaign:
             self._ends(view.ended - view.finished), self._ends(view.ended & view.finished)
         )
         for name, number in bad.items():
-            self.report(f"{name} is left out: {number} attempts failed there, and none succeeded")
+            self.report(f"excluded node {name}: {number} attempts failed there, and none succeeded")
         for node in nodes:
             if node.problem:
-                self.report(f"left out: {node.problem}")
+                self.report(f"excluded: {node.problem}")
         classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
         unsupported = {
             name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))
@@ -505,5 +505,5 @@ def _none_of(chosen: _Chosen) -> str:
         return ""
     wanted = " or ".join(item.text for item in chosen.machine_class.requires) or "any feature"
     if chosen.exists:
-        return f"all nodes with {wanted} are down or left out"
+        return f"all nodes with {wanted} are down or excluded"
     return f"no node offers {wanted}"

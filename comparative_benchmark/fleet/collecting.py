@@ -121,14 +121,14 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_RESULT:
-            raise ValueError("it is not a regular file of at most 1 GiB")
+            raise ValueError("not a regular file of at most 1 GiB")
         plain = msgspec.json.decode(path.read_bytes())
         document = msgspec.convert(plain, Document)
         _check(document, job)
     except FileNotFoundError:
         return False
     except OSError as error:
-        done.damaged[name] = f"it cannot be read: {error.strerror or error}"
+        done.damaged[name] = f"cannot be read: {error.strerror or error}"
         return False
     except (ValueError, RecursionError) as error:
         done.damaged[name] = one_line(str(error), 200)
@@ -162,13 +162,13 @@ def _check(document: Document, job: Job) -> None:
     if len(ids) != len(document.runs):
         raise ValueError("two runs have the same run_id")
     if not all(result.run_id in ids for result in document.benchmarks):
-        raise ValueError("a result belongs to no run")
+        raise ValueError("a result does not belong to any run")
     if any(run.allocation is UNSET or run.allocation.job != job.key for run in document.runs):
-        raise ValueError("its runs belong to another job")
+        raise ValueError("the runs belong to another job")
     if len({identity_of(result) for result in document.benchmarks}) < len(document.benchmarks):
-        raise ValueError("a run has two results of the same trial")
+        raise ValueError("a run has two results for the same trial")
     if len({result.key for result in document.benchmarks}) < job.trials:
-        raise ValueError("results of some trials are missing")
+        raise ValueError("results for some trials are missing")
 
 
 class _Merging:

@@ -292,7 +292,7 @@ def _machine_class(table: _Table) -> MachineClass:
     except UsageError as error:
         table.fail("requires", f"requires: {error}")
     if table.has("setup") and not table.has("environment"):
-        table.fail("setup", "setup needs the place of the environment: environment = ...")
+        table.fail("setup", "setup requires the environment's path: environment = ...")
     return MachineClass(
         name=table.name(),
         requires=requires,

@@ -99,7 +99,7 @@ def export_fleet(
       UsageError: the folder has files, or the target cannot express the fleet.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} already exists; name a new folder with -o")
+        raise UsageError(f"{folder} already exists; choose a new folder with -o")
     batches = _batches(fleet, plan, target)
     name, content = TARGETS[target]
     text = content(
@@ -184,9 +184,7 @@ def _python(environment: str) -> str:
 def _reframe_systems(machine_class: MachineClass, requirement: Requirement) -> str:
     names = [*requirement.present, *requirement.absent, *dict(requirement.properties)]
     if wrong := [name for name in names if not re.fullmatch(r"\w[-.\w]*", name)]:
-        raise UsageError(
-            f"class {machine_class.name}: ReFrame's features cannot be named {wrong[0]!r}"
-        )
+        raise UsageError(f"class {machine_class.name}: {wrong[0]!r} is not a valid ReFrame feature")
     return " ".join(requirement.text.split()) or "*"
 
 
@@ -199,14 +197,14 @@ def github_workflow(exporting: Exporting) -> str:
     batches = exporting.batches
     if len(batches) > _LARGEST_MATRIX:
         raise UsageError(
-            f"{len(batches)} batches are more than the {_LARGEST_MATRIX} of a GitHub matrix; "
+            f"{len(batches)} batches exceed the limit of {_LARGEST_MATRIX} for a GitHub matrix; "
             "increase batch_minutes and time_limit"
         )
     matrix = []
     for item in exporting.fleet.classes:
         if options := [label for label in item.access if label.startswith("-")]:
             raise UsageError(
-                f"class {item.name}: access {options[0]!r} is not a label of GitHub's runners"
+                f"class {item.name}: access {options[0]!r} is not a GitHub runner label"
             )
         labels = [json.loads(for_workflow(label)) for label in item.access]
         matrix += [
@@ -258,9 +256,9 @@ def kubernetes_jobs(exporting: Exporting) -> str:
     import yaml
 
     if not exporting.image:
-        raise UsageError("--to kubernetes needs --image, a container image with the suite")
+        raise UsageError("--to kubernetes requires --image, a container image with the suite")
     jobs = [_indexed_job(exporting, item) for item in exporting.fleet.classes]
-    lines = [f"Written by `cbs fleet export`. The claim {_VOLUME} must contain this folder."]
+    lines = [f"Written by `cbs fleet export`. The volume claim {_VOLUME} must contain this folder."]
     lines += [
         f"Class {item.name} lists no resources in `access`: other pods can share its nodes."
         for item in exporting.fleet.classes
@@ -332,7 +330,7 @@ def _resources(item: MachineClass) -> dict[str, str]:
     for text in item.access:
         if (match := _QUANTITY.fullmatch(text)) is None:
             raise UsageError(
-                f"class {item.name}: access {text!r} is not a resource of Kubernetes such as cpu=62"
+                f"class {item.name}: access {text!r} is not a Kubernetes resource like cpu=62"
             )
         resources[match[1]] = match[2]
     return resources
@@ -361,7 +359,7 @@ def _expressions(item: MachineClass, requirement: Requirement) -> list[dict[str,
     def label(name: str) -> str:
         label_name = _LABELS.get(name, name)
         if not _LABEL.fullmatch(label_name):
-            raise UsageError(f"class {item.name}: {name!r} cannot be a label of Kubernetes")
+            raise UsageError(f"class {item.name}: {name!r} is not a valid Kubernetes label")
         return label_name
 
     # Every node has a CPU.

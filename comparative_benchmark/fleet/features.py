@@ -81,11 +81,11 @@ def parse_requirement(text: str) -> Requirement:
     for word in text.split():
         term = _TERM.fullmatch(word)
         if term is None:
-            raise UsageError(f"{word!r} is not +FEATURE, -FEATURE or %NAME=VALUE")
+            raise UsageError(f"invalid {word!r}; expected +FEATURE, -FEATURE or %NAME=VALUE")
         if term["name"]:
             name, value = term["name"], term["value"]
             if properties.setdefault(name, value) != value:
-                raise UsageError(f"{name} must have two values, {properties[name]} and {value}")
+                raise UsageError(f"{name} has conflicting values, {properties[name]} and {value}")
         else:
             (present if term["sign"] == "+" else absent).add(term["feature"])
     if both := present & absent:

@@ -19,7 +19,7 @@ _LEAST_REASON = 24
 def print_verdicts(verdicts: Sequence[ClassVerdict], screen: Screen) -> None:
     """Prints one row for each workload, competitor and class."""
     if not verdicts:
-        screen.print("no class can be judged: no two competitors raced in a job of a fleet")
+        screen.print("no class can be judged: no fleet job raced two competitors")
         return
     columns = [
         Column(heading="class", cells=[Text(item.machine_class) for item in verdicts]),
@@ -72,7 +72,7 @@ def slow_node_lines(by_class: Mapping[str, SlowNodes]) -> Iterator[str]:
             )
         reasons = list(dict.fromkeys(nodes.not_compared.values()))
         for reason in reasons[:1]:
-            yield f"slow nodes of {machine_class} cannot be named: {reason}"
+            yield f"slow nodes in {machine_class} cannot be identified: {reason}"
 
 
 def as_json(verdicts: Sequence[ClassVerdict], slow: Mapping[str, SlowNodes]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class HostQueue:
         except FileNotFoundError:  # cancelled
             return
         except msgspec.DecodeError:
-            self._end(entry, name, HostState(state="lost", reason="the queue's file is damaged"))
+            self._end(entry, name, HostState(state="lost", reason="the queue file is damaged"))
             return
         Path(queued.log).parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -190,7 +190,7 @@ class HostQueue:
         finally:
             _pid_file(running).unlink(missing_ok=True)
         if process.returncode in _NOT_STARTED:
-            state = HostState(state="lost", reason=f"its interpreter cannot start: {queued.log}")
+            state = HostState(state="lost", reason=f"interpreter cannot start; see {queued.log}")
         self._end(running, name, attrs.evolve(state, code=process.returncode))
 
     def _end(self, path: Path, name: str, state: HostState) -> None:

@@ -111,9 +111,9 @@ def _run(spool: Spool, work: Work, where: Allocation) -> str:
     try:
         measured = len({result.key for result in read_document(results).benchmarks})
     except ResultsFileError:
-        return f"cbs run ended with {code}: {_last_line(log_file)}"
+        return f"cbs run exited with {code}: {_last_line(log_file)}"
     if measured < work.trials:
-        return f"{measured} of {work.trials} trials have results: {_last_line(log_file)}"
+        return f"only {measured} of {work.trials} trials have results: {_last_line(log_file)}"
     allocation = attrs.evolve(where, job=work.key, repeat=work.repeat, attempt=work.attempt)
     target = spool.result_file(Attempt(work.key, work.attempt).name)
     write_atomically(target, json.dumps(marked(results, allocation)) + "\n")
@@ -130,7 +130,7 @@ def marked(path: Path, where: Allocation) -> dict[str, Any]:
         run.setdefault("allocation", plain(where))
     reason = ""
     if where.exclusive is False:
-        reason = f"other jobs could run on the node: this one had {where.not_exclusive}"
+        reason = f"other jobs could run on the node: this job had {where.not_exclusive}"
     elif where.exclusive is None and where.engine == "slurm":
         reason = "Slurm did not report whether other jobs could run on the node"
     if reason:

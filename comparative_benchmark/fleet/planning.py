@@ -233,8 +233,8 @@ def load_plan(path: Path) -> Plan | None:
         return None
     except UNREADABLE as error:
         raise UsageError(
-            f"{path} cannot be read: {one_line(str(error))}; remove it and submit again: claims "
-            "and results are kept"
+            f"{path} cannot be read: {one_line(str(error))}; remove it and submit again (claims "
+            "and results are kept)"
         ) from error
 
 

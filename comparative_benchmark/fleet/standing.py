@@ -191,12 +191,12 @@ def _queued(
     attempts: int, batch: str, queue: Mapping[str, QueueEntry] | None, *, late: bool
 ) -> Standing:
     if queue is None:
-        return Standing(State.PENDING, attempts, batch, "the scheduler does not answer")
+        return Standing(State.PENDING, attempts, batch, "the scheduler does not respond")
     entry = queue.get(batch)
     if entry is None:
         if not late:
             return Standing(State.PENDING, attempts, batch, "not in the queue yet")
-        return Standing(State.LOST, attempts, batch, "the scheduler has forgotten the batch")
+        return Standing(State.LOST, attempts, batch, "the scheduler no longer lists the batch")
     if (state := _OF_QUEUE.get(entry.state)) is None:
         # Its files may appear late.
         state = State.LOST if late else State.RUNNING

@@ -1,4 +1,4 @@
-"""IREE, from JAX and TensorFlow through StableHLO, from PyTorch and ONNX through torch-mlir."""
+"""IREE: JAX and TensorFlow through StableHLO, PyTorch and ONNX through torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -23,11 +23,11 @@ BACKEND = BackendInfo(
     setup_script=setup_script("iree"),
     compilers=(
         CompilerInfo(
-            name="llvm-cpu", description="for this CPU, data tiling off", accelerator="cpu"
+            name="llvm-cpu", description="for this CPU, without data tiling", accelerator="cpu"
         ),
         CompilerInfo(
             name="llvm-cpu-data-tiling",
-            description="for this CPU, data tiling on",
+            description="for this CPU, with data tiling",
             variant=True,
             accelerator="cpu",
         ),

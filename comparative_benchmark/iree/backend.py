@@ -28,8 +28,7 @@ _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"
 _COMPILED = "vmfb_cuda"
 _WORKERS = "iree-worker"
 _DRIVER_COMPILES = (
-    "the driver compiles the program's PTX for this GPU in the phase `load`, and keeps the result "
-    "in its cache"
+    "the driver compiles the program's PTX for this GPU in the `load` phase and caches the result"
 )
 
 
@@ -211,7 +210,7 @@ def _no_device(target: str, error: runtime.NoDeviceError) -> str:
     if target == "cuda" and conventions.compute_capability() is not None:
         return (
             f"IREE loads CUDA's driver as libcuda.so, but this machine has only libcuda.so.1 "
-            f"({reason}): link it as libcuda.so in a directory in LD_LIBRARY_PATH"
+            f"({reason}): symlink it as libcuda.so in a directory on LD_LIBRARY_PATH"
         )
     return (
         f"IREE finds no {target} device ({reason}): check `nvidia-smi` and "

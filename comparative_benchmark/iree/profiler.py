@@ -201,9 +201,7 @@ def _run(tool: str, *arguments: str) -> str:
 
     path = Path(rt.benchmark_exe()).with_name(tool)
     if not path.exists():
-        raise UnsupportedError(
-            f"this IREE lacks {tool} for profiling: install iree-base-runtime 3.13 or newer"
-        )
+        raise UnsupportedError(f"profiling needs {tool}: install iree-base-runtime 3.13 or newer")
     done = subprocess.run(
         [str(path), *arguments], capture_output=True, text=True, errors="replace", check=False
     )

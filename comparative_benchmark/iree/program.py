@@ -240,7 +240,7 @@ def _wrap_main(
     if len(weight_names) != len(weights) or weight_types != expected:
         raise ValueError(
             f"{len(weight_names)} names and {len(weights)} weights do not match the arguments of "
-            f"{ENTRY} from argument {first} on: {_first_difference(weight_types, expected)}"
+            f"{ENTRY} starting at argument {first}: {_first_difference(weight_types, expected)}"
         )
     results = list(inner.type.results)
     callee = f"{ENTRY}.with_weights"

@@ -27,9 +27,9 @@ BACKEND = BackendInfo(
         "JAX_COMPILATION_CACHE_DIR": "{cache_dir}/jax",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        # XLA sizes its thread pool by this variable; there is no option for it.
+        # XLA sizes its thread pool by this variable, and has no option for it.
         "PJRT_NPROC": "{threads}",
-        # Otherwise XLA would report the size of its own reservation as peak memory.
+        # Otherwise, XLA would report all the memory that it reserves as peak memory.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "qwix": "qwix"},

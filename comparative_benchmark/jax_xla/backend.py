@@ -183,7 +183,7 @@ def write_profile(backend: Backend, directory: Path, iterations: int, hlo: str) 
 
 _NOTE = (
     "The measurement ran `jax.jit` of the model's function. The exported program is the result of "
-    "JAX's lowering: it does not include JAX's tracing, and XLA sees it as a call."
+    "JAX's lowering: it does not include JAX's tracing, and XLA receives it as a call."
 )
 
 
@@ -201,7 +201,7 @@ def export_reproducer(task: ExportTask) -> Exported:
     (task.directory / "program.jax_export").write_bytes(exported.serialize())
     (task.directory / "program.mlirbc").write_bytes(exported.mlir_module_serialized)
     files = {
-        "program.jax_export": "the program to compile, in the format of `jax.export.deserialize`",
+        "program.jax_export": "the program to compile, for `jax.export.deserialize`",
         "program.mlirbc": "the same program as a portable StableHLO artifact, for tools without "
         "JAX (`stablehlo-translate --deserialize program.mlirbc`); unused weights are not "
         "among its arguments",

@@ -48,7 +48,7 @@ def apply(
         raise UnsupportedError(f"recipes need Qwix: {install_command('recipes')}") from error
     if isinstance(model, GenerationModel):
         raise UnsupportedError(
-            "Qwix wraps one call of a module, but a generating model makes two: choose the model "
+            "Qwix wraps one call of a module, but a generative model makes two: choose the model "
             "that only scores"
         )
     module = _module(model)

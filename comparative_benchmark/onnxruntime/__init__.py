@@ -1,4 +1,4 @@
-"""ONNX Runtime, from ONNX files, users' own or exported from PyTorch."""
+"""ONNX Runtime: ONNX files, from users or exported from PyTorch."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -33,15 +33,15 @@ BACKEND = BackendInfo(
     install=install_command("all"),
     setup_script=setup_script("onnxruntime"),
     compilers=(
-        _compiler("default", "all graph optimizations", default=True),
-        _compiler("extended", "all graph optimizations except layout changes"),
-        _compiler("basic", "constants folded, redundant nodes removed"),
-        _compiler("disabled", "the exported graph, node by node"),
+        _compiler("default", "all graph optimisations", default=True),
+        _compiler("extended", "all graph optimisations except layout changes"),
+        _compiler("basic", "constant folding and removal of redundant nodes"),
+        _compiler("disabled", "no graph optimisations"),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
     ),
     starts_from=dict.fromkeys(("default", "extended", "basic", "disabled"), (("onnx",),)),
     environment={
-        "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
+        "OMP_NUM_THREADS": "{threads}",  # for PyTorch, which only exports here
     },
     packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
     reproducer="comparative_benchmark.onnxruntime.backend:export_reproducer",

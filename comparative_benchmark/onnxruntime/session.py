@@ -134,7 +134,7 @@ def _newer(message: str) -> str | None:
     for what, pattern in _LIMITS.items():
         if match := re.search(pattern, message, re.DOTALL):
             return (
-                f"ONNX Runtime {ort.__version__} supports at most {what} {match['limit']}, and the "
+                f"ONNX Runtime {ort.__version__} supports at most {what} {match['limit']}, but the "
                 f"file has {match['own']}; export it for that version, or install a newer "
                 "onnxruntime"
             )

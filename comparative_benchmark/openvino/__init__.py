@@ -1,13 +1,13 @@
-"""OpenVINO, from PyTorch, TensorFlow and ONNX files through its own front ends."""
+"""OpenVINO: PyTorch, TensorFlow, ONNX and TFLite models through its front ends."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.installation import install_command
 
-# Computes in float32 what the CPU has no kernels for in the model's own type.
+# Computes operations in float32 if the CPU has no kernels for them in the model's own type.
 WIDENED = "widened"
-# Leaves the type of the computation to the plug-in, OpenVINO's default.
+# Lets the plug-in choose the computation type, which is OpenVINO's default.
 DEFAULT_PRECISION = "default-precision"
 
 CACHE_DIR_VARIABLE = "CBS_OPENVINO_CACHE_DIR"
@@ -31,7 +31,7 @@ BACKEND = BackendInfo(
     compilers=(
         CompilerInfo(
             name="latency",
-            description="one stream, in the model's data type",
+            description="one stream, in the model's own type",
             options=(DEFAULT_PRECISION, WIDENED),
             accelerator="cpu",
             takes_recipes=True,

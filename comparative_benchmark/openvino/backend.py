@@ -212,8 +212,8 @@ class OpenVino(ResidentBackend):
         super().__init__(context)
         if {WIDENED, DEFAULT_PRECISION} <= set(context.options):
             raise UnsupportedError(
-                f"{WIDENED} requests float32, {DEFAULT_PRECISION} OpenVINO's preferred precision: "
-                "choose one"
+                f"{WIDENED} requests float32, but {DEFAULT_PRECISION} requests OpenVINO's "
+                "preferred precision: choose one"
             )
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None

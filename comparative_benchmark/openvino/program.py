@@ -237,7 +237,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
         raise UnsupportedError(f"NNCF cannot apply {recipe}: {told}") from error
     if not layers:
         raise NotAppliedError(
-            f"{recipe} changed 0 of {linear} products with weights: these are "
+            f"{recipe} changed 0 of {linear} products with weights: their weights are "
             f"{', '.join(sorted(kinds)) or 'none'}, not {weight_type}"
         )
     applied = {

@@ -1,4 +1,4 @@
-"""PyTorch, eager and compiled by Inductor."""
+"""PyTorch: eager, or compiled by Inductor."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -19,7 +19,7 @@ BACKEND = BackendInfo(
         ),
         CompilerInfo(
             name="inductor",
-            description="torch.compile with its default backend",
+            description="torch.compile, with its default backend",
             options=("max-autotune", "freezing", "cuda-graphs"),
             autotunes=("max-autotune",),
             takes_recipes=True,
@@ -27,7 +27,7 @@ BACKEND = BackendInfo(
         ),
         CompilerInfo(
             name="aot-inductor",
-            description="torch.export and AOTInductor: a package that runs without Python",
+            description="torch.export and AOTInductor, as a package that runs without Python",
             default=False,  # compiles twice as long as torch.compile
             level="compiler_level",
         ),

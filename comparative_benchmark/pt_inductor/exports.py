@@ -69,11 +69,9 @@ class AotProgram:
         facts.artifact_sha256 = _digest(self._package)
         facts.artifact_size_bytes = self._package.stat().st_size
         facts.notes["artifact"] = (
-            "the digest covers the generated code, the size includes the weights"
+            "the digest covers the generated code; the size includes the weights"
         )
-        facts.notes["weights"] = (
-            "in the package; small weights and weights with equal elements in the code"
-        )
+        facts.notes["weights"] = "in the package; small or constant weights are in its code"
         facts.notes["cache"] = "Inductor does not cache programs that it compiles ahead of time"
 
 
@@ -90,7 +88,7 @@ def _require_compiler() -> None:
         get_cpp_compiler()
     except InvalidCxxCompiler as error:
         raise UnsupportedError(
-            "AOTInductor needs a C++ compiler and finds none: install g++, or set CXX"
+            "no C++ compiler found for AOTInductor: install g++, or set CXX"
         ) from error
 
 
@@ -123,8 +121,8 @@ def _extracted() -> Iterator[Path]:
 # Description of what was measured, by compiler.
 _MEASURED = {
     "eager": "the model's Python, op by op",
-    "inductor": "`torch.compile` of the model, traced by Dynamo",
-    "aot-inductor": "AOTInductor of a `torch.export` program",
+    "inductor": "`torch.compile` on the model, traced by Dynamo",
+    "aot-inductor": "AOTInductor on a `torch.export` program",
 }
 
 
@@ -143,13 +141,13 @@ def export_reproducer(task: ExportTask) -> Exported:
         )
         files[text] = f"{name} as text"
     note = (
-        f"The measurement ran {_MEASURED[context.compiler]}. The reproducer runs the graph that "
-        "`torch.export` makes of the model: it includes neither Dynamo's tracing nor graph breaks. "
+        f"The measurement ran {_MEASURED[context.compiler]}. The reproducer runs the graph from "
+        "`torch.export`, which includes neither Dynamo's tracing nor graph breaks. "
         "Inductor uses your own cache: for a cold compilation, set TORCHINDUCTOR_CACHE_DIR to an "
         "empty folder."
     )
     if plan is not None:
-        note += " The loop over tokens is not part of it: prefill and decode are separate programs."
+        note += " It does not include the token loop: prefill and decode are separate programs."
     return Exported(
         settings={
             "compiler": context.compiler,

@@ -191,7 +191,7 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     if not roundings.seen:
         return None
     types = ", ".join(sorted(roundings.seen))
-    return f"parts of it compute in {types}, whatever the type of its weights"
+    return f"parts of the model compute in {types}, regardless of the type of its weights"
 
 
 class _Roundings(TorchDispatchMode):

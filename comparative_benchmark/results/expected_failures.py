@@ -100,12 +100,12 @@ class Judgement:
         return [
             *(
                 f"unexpected pass: {ending.case_name} {ending.competitor}, expected "
-                f"{entry.status}; remove the entry for {entry} from the list"
+                f"{entry.status}; remove the expected failure {entry}"
                 for entry, ending in self.passes
             ),
             *(
-                f"expired on {entry.expires}: the entry for {entry} ({entry.reason}; {entry.link});"
-                " fix the failure or give the entry a new date"
+                f"expected failure expired on {entry.expires}: {entry} ({entry.reason}; "
+                f"{entry.link}); fix the failure or set a later date"
                 for entry in self.expired
             ),
         ]
@@ -125,7 +125,7 @@ def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
         raise ExpectedFailuresError(f"{path} is not TOML: {error}") from error
     entries = document.pop("expected", [])
     if document or not isinstance(entries, list):
-        others = ", ".join(document) or "`expected` in another form"
+        others = ", ".join(document) or "`expected` as another type"
         raise ExpectedFailuresError(f"{path} may contain only [[expected]] tables, got {others}")
     return [_entry(f"{path}, entry {number}", item) for number, item in enumerate(entries, 1)]
 

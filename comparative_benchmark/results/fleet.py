@@ -1,4 +1,4 @@
-"""Where a job of a fleet ran, as results record it."""
+"""Where a fleet job ran, as recorded in results."""
 
 from typing import Annotated, Literal
 
@@ -13,22 +13,22 @@ _Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 @attrs.frozen(kw_only=True)
 class Allocation:
-    """Where a job of a fleet ran.
+    """Where a fleet job ran.
 
     Attributes:
       fleet, campaign, machine_class: names from FLEET.toml and the command line.
-      job: key of the job.
-      node: name of the node.
-      repeat: number of the repeat, from 0.
-      attempt: number of earlier attempts of the job.
-      restarts: how often the scheduler had started the batch before.
-      engine, engine_id: the scheduler, and its id of the batch.
+      job: the job's key.
+      node: the node's name.
+      repeat: index of the repetition, from 0.
+      attempt: number of earlier attempts at the job.
+      restarts: how often the scheduler had already started the batch.
+      engine, engine_id: the scheduler, and its ID for the batch.
       exclusive: whether no other job could run on the node at the same time; None if unknown.
-      not_exclusive: the figures that show why not; unset if exclusive or unknown.
-      host: whether the node is a whole host, shares one, or cannot know.
-      environment_sha256: digest of interpreter and packages.
-      canaries: rates of fixed programs before the job, by name: `compute`, in GFLOP/s, and
-        `bandwidth`, in GB/s. They show slow nodes.
+      not_exclusive: figures showing that other jobs could run; unset if exclusive or unknown.
+      host: whether the node is a whole host or shares one; `unknown` if it cannot determine this.
+      environment_sha256: digest of the interpreter and the packages.
+      canaries: rates of fixed programs that run before the job to detect slow nodes: `compute` in
+        GFLOP/s, and `bandwidth` in GB/s.
     """
 
     fleet: _Text

@@ -201,22 +201,22 @@ class Journal:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         message = None
         if self.pending or self._rounds:
-            message = f"{self._contents} saved in {self.path}; use --resume to continue from them"
+            message = f"saved {self._contents} in {self.path}; --resume completes their trials"
         else:
             _remove(self.path)
             if kind is not None:
-                message = "no round of the current race had been measured; nothing of it is saved"
+                message = "nothing saved from the current race: no round was complete"
         os.close(self._descriptor)
         if message:
             self._say(message)
 
     @property
     def _contents(self) -> str:
-        rounds = max(self._rounds.values(), default=0)
+        rounds, left = max(self._rounds.values(), default=0), len(self._rounds)
         finished = f"{self.pending} finished process{'es' * (self.pending != 1)}"
-        partial = f"{rounds} round{'s' * (rounds != 1)} of {len(self._rounds)} unfinished ones"
-        parts = [finished] * bool(self.pending) + [partial] * bool(rounds)
-        return f"{' and '.join(parts)} of incomplete trials are"
+        unfinished = f"{left} unfinished process{'es' * (left != 1)}"
+        partial = f"{rounds} round{'s' * (rounds != 1)} from {unfinished}"
+        return " and ".join([finished] * bool(self.pending) + [partial] * bool(rounds))
 
     def append(self, entry: Entry) -> None:
         """Appends a finished process; the entry is on disk on return.
@@ -275,7 +275,7 @@ class Journal:
             os.close(self._descriptor)
             self.path.unlink(missing_ok=True)  # discard a foreign file at our path
             self._create()
-            self._say(f"{self.path} was moved or removed: a new one is written")
+            self._say(f"{self.path} was moved or removed; writing a new journal")
         self._append(line)
         self._lines.append(line)
 
@@ -506,4 +506,4 @@ def _by_name(
     different = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     named = [(f"{prefix}{name}", old.get(name), new.get(name)) for name in different[:_MOST_NAMED]]
     rest = len(different) - len(named)
-    return [*named, (f"{prefix}further differences", 0, rest)] if rest > 0 else named
+    return [*named, (f"{prefix}other differences", 0, rest)] if rest > 0 else named

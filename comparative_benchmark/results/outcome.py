@@ -132,7 +132,7 @@ def contention_warning(contentions: Sequence[Contention]) -> str | None:
     worst = max(disturbed, key=lambda trial: trial.foreign_cpu_share or 0.0)
     return (
         f"{len(disturbed)} of {len(contentions)} trials were disturbed "
-        f"({worst.reasons[0]}): run `cbs doctor`, then repeat the run on a quiet machine"
+        f"({worst.reasons[0]}); run `cbs doctor`, then repeat the run on a quiet machine"
     )
 
 

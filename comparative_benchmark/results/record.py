@@ -59,15 +59,15 @@ ResultKey = tuple[str, str, str]
 
 
 class Status(enum.Enum):
-    """How a trial ended; all but `ok` come with a phase and evidence.
+    """How a trial ended; every status except `ok` comes with a phase and a reason.
 
     Attributes:
       OK: the output is correct before and after timing, and latencies are steady.
-      UNSTEADY: the output is correct, but latencies drift too much to give a speed.
-      WRONG_OUTPUT: the output differs from the float64 run's; no speed is given.
-      UNSUPPORTED: the stack cannot run this case here; the reason is given.
-      FAILED: an error, with the traceback.
-      OUT_OF_MEMORY: it needed more memory than the machine has or `--memory-limit` allows.
+      UNSTEADY: the output is correct, but latencies drift too much for a speed to be reported.
+      WRONG_OUTPUT: the output differs from the float64 run's output; no speed is reported.
+      UNSUPPORTED: the stack cannot run this case here; the reason is recorded.
+      FAILED: an error occurred; the traceback is recorded.
+      OUT_OF_MEMORY: the trial needed more memory than the machine has or `--memory-limit` allows.
       TIMEOUT: a phase exceeded its deadline.
       CRASHED: the worker process died, e.g. from a signal.
     """
@@ -102,9 +102,9 @@ class Block:
       round: number of the round within the race; None in files without rounds.
       latencies_ms: time from dispatch to completed outputs, by the host clock.
       dispatch_ms: the part of each latency until the call returned to the host.
-      device_ms: times by the device clock, of further iterations right after these.
+      device_ms: times from the device clock, for additional iterations right after these.
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
-      cpu_wall_ratio: CPU time divided by wall time; n threads that never wait give n.
+      cpu_wall_ratio: CPU time divided by wall time; n for n threads that never wait.
       contended: whether other processes disturbed the block; None if unknown.
       conditions: state of the machine during the block.
       void: why the block is excluded; None if it is valid.
@@ -131,8 +131,8 @@ class Process:
       stop_reason: why no more rounds were measured.
       timer_ns: resolution of the worker's clock.
       steadiness: warm-up verdict with its evidence; None if iteration counts were fixed.
-      host_memory_base_mb: resident memory before the model was loaded, including leftovers of
-        earlier models in a shared worker. None if the peak is not due to this model alone.
+      host_memory_base_mb: resident memory before the model was loaded, including memory left by
+        earlier models in a shared worker; None if this model alone did not determine the peak.
       effective: threads, denormals, allocator and similar settings; None if not recorded.
     """
 
@@ -199,13 +199,13 @@ class GenerationProcess:
 
 @attrs.frozen(kw_only=True)
 class Generation:
-    """Metrics of a generating model: first token, further tokens, tokens per second.
+    """Metrics of a generating model: time to first token, time per token, tokens per second.
 
     Attributes:
-      tokens_per_s: all new tokens of the batch divided by the latency of the whole generation.
+      tokens_per_s: new tokens in the batch, divided by the latency of the complete generation.
       prefill_ms: time to the first new tokens.
       decode_ms_per_token: time of a decode step, which yields one token per sequence.
-      not_measurable: why prefill and decode have no separate times; None if they have.
+      not_measurable: why prefill and decode have no separate times; None if they do.
     """
 
     batch_size: Annotated[int, Meta(ge=1)]
@@ -224,7 +224,7 @@ class Generation:
 
 @attrs.frozen(kw_only=True)
 class StepTimes:
-    """Times of the parts of a training step, measured separately from whole steps in one process.
+    """Times for the parts of a training step, measured in one process, separately from whole steps.
 
     Attributes:
       how: `calls` if a step consists of these parts, `programs` if the parts are separate programs.
@@ -249,13 +249,13 @@ class Training:
       optimizer: the optimizer that updates the weights.
       verified_steps: number of steps that are verified together.
       samples_per_s: batch size divided by the latency of a step; None unless `ok`.
-      tokens_per_s: for text models, tokens of the batch including padding per second; else None.
+      tokens_per_s: for text models, tokens per second, including padding; None for other models.
       forward_ms, backward_ms, forward_backward_ms, update_ms: means of the per-process medians of
         `processes`; None if not measured.
-      optimizer_share: the update's share of the sum of the parts of a step.
-      parts_not_measurable: why times of the parts are missing; None if they are present.
-      update_error: error of a single optimizer update from late-training moments, as a fraction of
-        the tolerance; None if not run, or too large to store.
+      optimizer_share: the update's share of the total time of a step's parts.
+      parts_not_measurable: why the parts have no times; None if they do.
+      update_error: error of a single optimizer update with moments from late in training, as a
+        fraction of the tolerance; None if the check did not run or the error cannot be stored.
       without_update_check: why the update was not checked; None if it was, or in older files.
     """
 
@@ -325,10 +325,10 @@ class RaceNote:
     """How a trial was interleaved with its competitors.
 
     Attributes:
-      id: shared by the trials of a race whose rounds may be paired; None if they may not be.
-      shared_workers: whether its processes had measured other workloads before.
-      decidable: smallest relative difference to the baseline that nine of ten such races detect, as
-        estimated after the first processes; None without an estimate, or the observed
+      id: identifier that a race's trials share if their rounds can be paired; None if they cannot.
+      shared_workers: whether the trial's processes had already measured other workloads.
+      decidable: smallest relative difference from the baseline that nine in ten such races would
+        detect, estimated after the first processes; None without an estimate, or if the observed
         difference exceeded it.
     """
 
@@ -341,10 +341,11 @@ class RaceNote:
 
 @attrs.frozen(kw_only=True)
 class Contention:
-    """CPU and GPU use by other processes, over all blocks together; counts are of single blocks.
+    """CPU and GPU use by other processes during a trial; the counts are numbers of blocks.
 
     Attributes:
-      contended: None if all blocks together are too short for a verdict.
+      contended: whether other processes disturbed the trial; None if the blocks are too short for a
+        verdict, even together.
     """
 
     contended_blocks: Count = 0
@@ -358,7 +359,10 @@ class Contention:
 
 @attrs.frozen(kw_only=True)
 class Outliers:
-    """Samples beyond 1.5 (mild) and 3 (severe) interquartile ranges of their process; all kept."""
+    """Numbers of samples beyond 1.5 (mild) or 3 (severe) interquartile ranges of their process.
+
+    No sample is removed.
+    """
 
     mild: Count
     severe: Count
@@ -374,13 +378,13 @@ class ThroughputProcess:
       status: how the process ended; `reason` explains statuses other than `ok`.
       rates: all reported rates, in order.
       warmup: number of initial rates that are excluded as warm-up.
-      steadiness: verdict on the other rates; None if there were too few for the test.
+      steadiness: verdict on the remaining rates; None if there were too few for the test.
       losses: first and last loss.
       host_memory_peak_mb: peak memory of the process and its children.
       device_memory_peak_mb: peak memory of all devices together.
       device_use: mean utilisation of the devices, from 0 to 1.
-      foreign_cpu_share: fraction of the CPU time of its CPUs that other processes used.
-      notes: invalid or unusual output of the script.
+      foreign_cpu_share: fraction of its CPUs' time that other processes used.
+      notes: invalid or unusual output from the script.
     """
 
     replicate: Count
@@ -429,9 +433,9 @@ class Throughput:
 
     Attributes:
       units: unit of the rates, e.g. `items/s`.
-      rate: combined rate of all processes of a replicate, mean over replicates; None unless `ok`.
+      rate: combined rate of a replicate's processes, averaged over replicates; None unless `ok`.
       weight: weight of the benchmark in a score over many benchmarks.
-      alone: None unless it was requested and one process ran alone successfully.
+      alone: results of one process run alone; None unless this was requested and succeeded.
     """
 
     units: Text
@@ -448,33 +452,37 @@ _MaybeNone = NonNegative | UnsetType | None
 
 @attrs.frozen(kw_only=True)
 class Metrics:
-    """All numbers of a result; metrics that do not apply to a result are omitted from the file.
+    """All metrics of a result; metrics that do not apply are omitted from the file.
 
     Attributes:
-      error: why the trial failed, in the field that the OpenXLA suite's readers expect; unset if
-        `ok`.
-      device_latencies_ms: times by the device clock, of further iterations after each block: fewer
-        than `latencies_ms`, and not the same iterations.
-      compile_time_ms: compile time of the first, cold process; `phases` likewise.
-      stop_reason: why sampling stopped; `compile_only` without sampling.
-      verification: verification of the first run; `final_verification`: of the last timed output.
-      second_verification: verification of a run of the same program on a second input, after
-        timing; None without such a run, unset in older files.
-      without_second: why the second input was not run, or the outputs that its run does not verify.
+      error: why the trial failed, in the field in which the OpenXLA suite stores it; unset if `ok`.
+      device_latencies_ms: times from the device clock, for additional iterations after each block.
+        These iterations are fewer than the ones in `latencies_ms`, and separate from them.
+      compile_time_ms: compile time of the first process, which starts cold.
+      phases: time and memory of each phase of this first process.
+      stop_reason: why sampling stopped; `compile_only` if nothing was sampled.
+      verification: verdict on the first run's outputs.
+      final_verification: verdict on the last timed outputs.
+      second_verification: verdict on the same program's outputs for a second input, after timing;
+        None without such a run, unset in older files.
+      without_second: why the program did not run on a second input, or which outputs this run does
+        not verify.
       without_fresh_runs: why no run on unseen inputs was timed; unset if one was, or in older
         files.
-      without_float64: why the truth was computed in the model's own type; unset if in float64.
-      truth_source: who computed the truth; unset if it was published, or in older files.
+      without_float64: why the truth was computed in the model's own type; unset if it was
+        computed in float64.
+      truth_source: the backend that computed the truth; unset if the truth was published, or in
+        older files.
       not_ranked: why an `ok` result is excluded from rankings and ratios; unset if it may be
         ranked.
       truth_check: cross-check of the truth by a second implementation; unset without one.
       recipe_sqnr_db: signal-to-quantisation-noise ratio of a plain run that rounds like the recipe,
-        from which the required ratio is derived; unset if that is the recipe's constant.
+        from which the required ratio is derived; unset if the recipe itself defines that ratio.
       truth_not_isolated: why workers could read the files that their outputs were verified against;
         unset if they could not, or in older files.
       accuracy: accuracy on the task that the model was trained for; unset if it was not trained.
-      variables: environment variables of the workers that can change speed or numbers; unset in
-        older files.
+      variables: the workers' environment variables that can change speed or numerical results;
+        unset in older files.
       training: metrics of training steps; unset for other workloads.
       throughput: rates reported by a script; unset for other workloads.
     """
@@ -608,9 +616,9 @@ class Definition:
 
     Attributes:
       framework: name of the enumeration member, e.g. `ModelFrameworkType.JAX`.
-      precision: precision of the computation: the data type, or what a compiler quantises to.
+      precision: the model's data type, or the type to which a compiler quantises the model.
       compiler: the compiler with its options, e.g. `inductor+freezing`.
-      input_source: directory of the arrays that the user provided as inputs.
+      input_source: directory with the arrays that the user provided as inputs.
       outputs: handling of outputs requested with `--outputs`; None for the stack's default.
         `Program.outputs` records the actual handling.
     """
@@ -770,7 +778,7 @@ class Host:
 
 @attrs.frozen(kw_only=True)
 class OtherEnvironment:
-    """Packages installed in an environment of trials (`--env`)."""
+    """Packages in another Python environment in which trials ran (`--env`)."""
 
     python: str = ""
     python_version: str = ""
@@ -808,10 +816,10 @@ class Trigger:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One invocation of a measuring command.
+    """One invocation of a command that measures.
 
     Attributes:
-      allocation: where it ran, if a fleet started it.
+      allocation: where the run took place, if a fleet started it.
     """
 
     run_id: Text
@@ -824,8 +832,8 @@ class Run:
 class Document:
     """A results file: any number of runs and their results.
 
-    `trigger` and `execution_environment` belong to the latest run, because the OpenXLA suite had
-    one run per file.
+    `trigger` and `execution_environment` describe the latest run. The OpenXLA suite's
+    readers expect these fields here, because its files contain one run each.
     """
 
     schema_version: Literal[1]

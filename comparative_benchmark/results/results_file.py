@@ -82,7 +82,7 @@ def decode_document(content: bytes, where: str) -> Document:
     if version != SCHEMA_VERSION:
         raise ResultsFileError(
             f"{where} has schema version {version}, expected {SCHEMA_VERSION}; a newer release of "
-            "the suite may read it"
+            "the suite may be able to read it"
         )
     document = validated(content, Document, where)
     seen: set[Any] = set()
@@ -294,7 +294,7 @@ class ResultsFile:
             try:
                 lock.acquire(timeout=0)
             except Timeout:
-                say(f"waiting for another run that resumes {self.path}")
+                say(f"waiting for another run that is resuming {self.path}")
                 lock.acquire()
         except (OSError, NotImplementedError):  # no locks on this file system, or read-only
             yield

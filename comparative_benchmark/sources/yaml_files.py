@@ -101,7 +101,7 @@ class YamlFile:
         items: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.fail(key, f"a key of {expected} must be a string")
+                self.fail(key, f"keys in {expected} must be strings")
             if key.value in items:
                 self.fail(key, f"duplicate key {key.value!r} in {expected}")
             items[key.value] = (key, value)

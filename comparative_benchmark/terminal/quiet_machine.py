@@ -59,4 +59,4 @@ def _is_busy(seen: other_processes.Observed) -> bool:
 def _load_text(seen: other_processes.Observed) -> str:
     used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the CPU time"
     names = f": {', '.join(seen.rows)}" if seen.busiest else ""
-    return f"{used}{names}; the race may have no verdicts (see `cbs doctor`)"
+    return f"{used}{names}; the race may end without verdicts (see `cbs doctor`)"

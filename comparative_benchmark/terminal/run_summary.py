@@ -40,7 +40,7 @@ def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
             backend = case.result.definition.backend
             name = f"{backend} for {case.framework} models" if backend in present else backend
             if absence.recipes_of is not None:
-                name = f"{', '.join(absence.modules)} for recipes of {absence.recipes_of}"
+                name = f"{', '.join(absence.modules)} for {absence.recipes_of} recipes"
             absences[name] = absence
     return installed, line(absences)
 
@@ -100,7 +100,7 @@ def summary_lines(
     if ranked:  # if none is ranked, the failures are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
-    lines += [f"More backends are {line}." for line in filter(None, (lacking, absent))]
+    lines += [f"Other backends are {line}." for line in filter(None, (lacking, absent))]
     return lines + ([f"To repeat: {typed(command)}"] if command else [])
 
 
@@ -138,9 +138,9 @@ def _why_not_ranked(cases: Sequence[Case]) -> str:
     if any(case.metrics.compile_only for case in cases):
         return "only compile times were measured"
     if any(case.metrics.throughput for case in cases):
-        return "throughput was measured, not the latency of a run"
+        return "throughput was measured, not latency"
     count = len({(case.workload, case.device) for case in cases})
-    return f"there are results of {count} workloads; select one" if count > 1 else ""
+    return f"there are results for {count} workloads; select one" if count > 1 else ""
 
 
 def _ranked(cases: Sequence[Case]) -> list[Case]:
@@ -215,7 +215,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
     cost = f"; it {' and '.join(costs)}" if costs else ""
     is_disturbed = any(family.comparison(best, case).disturbed for case in rest)
     start = (
-        "No winner because other processes used the CPUs; the fastest was"
+        "No winner, because other processes used the CPUs; the fastest was"
         if is_disturbed
         else "Use"
     )

@@ -38,10 +38,10 @@ _NO_MODEL = dict.fromkeys(
 _ONE_OF = dict.fromkeys(_MODELS, _BOTH)
 _NO_DIRECTORY = dict.fromkeys(
     (Subject.MODULE, Subject.PROGRAM),
-    "{option} requires a Hugging Face directory, and {model} is not one",
+    "{option} requires a Hugging Face directory, but {model} is not one",
 )
 _NO_FOLDERS = dict.fromkeys(
-    (*_CASES, *_MODELS), "{option}: only for TorchBench folders; add --torchbench PATH"
+    (*_CASES, *_MODELS), "{option} applies only to TorchBench folders; add --torchbench PATH"
 )
 
 # Options that select or shape the subject, by field in a request, with the reasons why some
@@ -56,9 +56,9 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     },
     "test": {
         Subject.DIRECTORY: "-t train: a Hugging Face directory defines no loss; write a Python "
-        "file that loads it and defines loss(model, *inputs)",
+        "file that loads the model and defines loss(model, *inputs)",
         Subject.PROGRAM: "-t train: an exported program cannot be trained; pass the Python file "
-        "that makes the model",
+        "that creates the model",
     },
     "framework": {},
     "inputs": {
@@ -68,7 +68,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "dtype": _NO_MODEL,
     "batch": {
         **_NO_MODEL,
-        Subject.TORCHBENCH: "--batch requires a MODEL; TorchBench folders take --batch-size",
+        Subject.TORCHBENCH: "--batch requires a MODEL; for TorchBench folders, use --batch-size",
     },
     "seq_len": _NO_MODEL,
     "task": {**_NO_MODEL, **_NO_DIRECTORY},
@@ -77,7 +77,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "image": {**_NO_MODEL, **_NO_DIRECTORY},
     "allow_code": {
         **_NO_MODEL,
-        Subject.MODULE: "--allow-code: a Python file is code anyway, and runs in a worker; omit it",
+        Subject.MODULE: "--allow-code: not needed, because a Python file always runs; omit it",
     },
     "save_as": _NO_MODEL,
     "torchbench": {},

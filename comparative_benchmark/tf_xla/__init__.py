@@ -1,4 +1,4 @@
-"""TensorFlow: compiled by XLA, as a graph, and eager."""
+"""TensorFlow: compiled by XLA, as a graph, or eager."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -16,7 +16,7 @@ BACKEND = BackendInfo(
         CompilerInfo(name="xla", description="tf.function(jit_compile=True)", trains=True),
         CompilerInfo(
             name="graph",
-            description="tf.function: Grappler and TensorFlow's kernels",
+            description="tf.function, with Grappler and TensorFlow's kernels",
             variant=True,
             trains=True,
         ),
@@ -25,12 +25,12 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.tf_xla.reference:compute",
     environment={
         "KERAS_BACKEND": "tensorflow",
-        # In the environment, because TensorFlow ignores calls after its initialisation. Both counts
-        # equal TensorFlow's default on a machine with that many CPUs.
+        # Set here, because TensorFlow ignores calls after its initialisation. Both counts are
+        # TensorFlow's defaults on a machine with that many CPUs.
         "TF_NUM_INTRAOP_THREADS": "{threads}",
         "TF_NUM_INTEROP_THREADS": "{threads}",
         "TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory={cache_dir}/tf_xla",
-        # Otherwise TensorFlow would report the size of its own reservation as peak memory.
+        # Otherwise, TensorFlow would report all the memory that it reserves as peak memory.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     },
     packages={"tensorflow": "tensorflow", "keras": "keras"},

@@ -287,8 +287,8 @@ class TfXla(Backend):
                 if (missing := _missing(error)) is None:
                     raise
                 raise UnsupportedError(
-                    f"TensorFlow {tf.__version__} cannot run this with {self.context.compiler} on "
-                    f"{self.context.device.name}: {missing}"
+                    f"TensorFlow {tf.__version__} cannot run this model with "
+                    f"{self.context.compiler} on {self.context.device.name}: {missing}"
                 ) from error
         self._cached = self._cache.use_since(before)
 

@@ -1,4 +1,4 @@
-"""TFLite files in the LiteRT interpreter: users' files, or converted from JAX and TensorFlow."""
+"""LiteRT: TFLite files, from users or converted from JAX and TensorFlow models."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
@@ -9,7 +9,7 @@ _OPTIONS = ("no-xnnpack",)
 
 
 def _converting(name: str, precision: str | None, description: str) -> CompilerInfo:
-    # Not a default, so that a run of `tflite` alone is comparable with the other backends.
+    # Not a default, so that `tflite` without a compiler is comparable with other backends.
     return CompilerInfo(
         name=name,
         description=description,
@@ -34,16 +34,18 @@ BACKEND = BackendInfo(
     compilers=(
         CompilerInfo(
             name="native",
-            description="models in fp32, TFLite cases in the precision of their file",
+            description="fp32 for models, the file's own precision for TFLite files",
             options=_OPTIONS,
             accelerator="cpu",
         ),
         _converting("fp32", None, "fp32 weights and computation"),
-        _converting("fp16", "fp16-weights", "16-bit weights, computation in fp32"),
+        _converting("fp16", "fp16-weights", "fp16 weights, fp32 computation"),
         _converting(
             "dynamic-range", "dynamic-range", "int8 weights, activations quantised at run time"
         ),
-        _converting("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
+        _converting(
+            "int8", "int8", "int8 weights and calibrated activations, fp32 inputs and outputs"
+        ),
     ),
     reference="comparative_benchmark.tflite.backend:compute",
     # For models written in JAX and TensorFlow, these frameworks compute truth and reference.

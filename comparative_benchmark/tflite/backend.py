@@ -38,8 +38,8 @@ from openxla.benchmark.models.tflite.program import Program
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
 _DIES = (
-    "LiteRT crashes on the int8 file of this model (signal {signal}), as it does if a model "
-    "divides values of very different ranges; choose the compiler dynamic-range, or the model in "
+    "LiteRT crashes on this model's int8 file (signal {signal}), which happens if a model divides "
+    "values of very different ranges; choose the compiler dynamic-range, or the model in "
     "TensorFlow"
 )
 _NOTE = (
@@ -167,7 +167,7 @@ def _probe(path: Path, inputs: Sequence[TensorSpec], *, xnnpack: bool) -> None:
     except RuntimeError as error:
         hint = "; choose int8+no-xnnpack" if xnnpack else ""
         raise UnsupportedError(
-            f"LiteRT cannot run the int8 file of this model: {error}{hint}"
+            f"LiteRT cannot run this model's int8 file: {error}{hint}"
         ) from error
 
 

@@ -1,11 +1,11 @@
-"""XLA programs through the PJRT client of jaxlib, without a framework."""
+"""XLA programs through jaxlib's PJRT client, without a framework."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.installation import install_command
 
-# Directory of compiled programs for later processes.
+# Directory where later processes find compiled programs.
 CACHE_VARIABLE = "CBS_XLA_HLO_CACHE_DIR"
 
 BACKEND = BackendInfo(
@@ -35,9 +35,9 @@ BACKEND = BackendInfo(
         "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "1",
         CACHE_VARIABLE: "{cache_dir}/xla_hlo",
-        # XLA sizes its thread pool by this variable; there is no option for it.
+        # XLA sizes its thread pool by this variable, and has no option for it.
         "PJRT_NPROC": "{threads}",
-        # Otherwise XLA would report the size of its own reservation as peak memory.
+        # Otherwise, XLA would report all the memory that it reserves as peak memory.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},

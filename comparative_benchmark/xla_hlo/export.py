@@ -44,8 +44,8 @@ _NOTE = (
     "No wheel contains the tools named in commands.sh: build them from XLA's source "
     "(`bazel build -c opt //xla/tools:run_hlo_module "
     "//xla/tools/multihost_hlo_runner:hlo_runner_main`). They generate their inputs, so they show "
-    "compilation failures, crashes and speeds. run_hlo_module also shows wrong numbers, because it "
-    "compares with an interpreter. run.py uses the measured inputs."
+    "only compilation failures, crashes and speeds. run_hlo_module also shows wrong outputs, "
+    "because it compares them with an interpreter's. run.py uses the measured inputs."
 )
 
 
@@ -168,7 +168,7 @@ def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
 def _commands() -> tuple[Command, ...]:
     return (
         Command(
-            comment="Compile and run it, run it in XLA's interpreter too, and compare the outputs.",
+            comment="Compile and run it, also in XLA's interpreter, and compare the outputs.",
             arguments=("run_hlo_module", "--platform=CPU", "--input_format=hlo", _TEXT),
             is_packaged=False,
         ),

@@ -1,4 +1,4 @@
-"""Exports `my_net.py`, as a stand-in for a program of yours: `python export_my_net.py FOLDER`."""
+"""Exports `my_net.py` as an example program: `python export_my_net.py FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from my_net import MyNet, example_inputs
 
 
 def main(folder: Path) -> None:
-    """Writes `my_net.onnx` and `my_net.pt2`, whose first size may change."""
+    """Writes `my_net.onnx` and `my_net.pt2`, with a dynamic batch size."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
     inputs = (example_inputs(),)

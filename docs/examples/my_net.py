@@ -1,4 +1,4 @@
-"""A network of your own: `cbs run docs/examples/my_net.py` measures what `MyNet()` is."""
+"""An example network: `cbs run docs/examples/my_net.py` measures `MyNet()`."""
 
 import torch
 
@@ -17,5 +17,5 @@ class MyNet(torch.nn.Module):
 
 
 def example_inputs() -> torch.Tensor:
-    """Returns what the model is run on: one tensor, or a tuple."""
+    """Returns the inputs that the model runs on: one tensor, or a tuple."""
     return torch.randn(8, 16)

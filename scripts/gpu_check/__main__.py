@@ -104,14 +104,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpu_check.sh",
         description="Check the suite on a GPU: correct outputs, plausible times, and faults that "
-        "affect only their own trial. Write one folder with a few small files.",
+        "affect only their own trial. Write a few small files to one directory.",
     )
     default = os.environ.get("OUT") or CHECKOUT / "results" / "gpu"
     parser.add_argument(
         "--output",
         type=Path,
         default=Path(default),
-        help="folder to write (default: $OUT, or results/gpu)",
+        help="directory to write to (default: $OUT, or results/gpu)",
     )
     parser.add_argument(
         "--device",
@@ -120,10 +120,10 @@ def _parser() -> argparse.ArgumentParser:
         help="device to check; host-cpu rehearses the same steps with tiny models, without a GPU",
     )
     parser.add_argument(
-        "--minutes", type=float, default=8.0, help="minutes for all steps (default: %(default)g)"
+        "--minutes", type=float, default=8.0, help="time limit in minutes (default: %(default)g)"
     )
     parser.add_argument("--steps", help="run only these steps, e.g. matrix,faults (default: all)")
-    parser.add_argument("--wheels", type=Path, help="folder made by gpu_wheels.sh")
+    parser.add_argument("--wheels", type=Path, help="directory that gpu_wheels.sh wrote")
     return parser
 
 

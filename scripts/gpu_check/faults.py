@@ -201,7 +201,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--first-run",
         type=int,
         default=20,
-        help="seconds for a first run; this limit ends the hang",
+        help="time limit in seconds for the phase first_run, which ends the hang",
     )
     options = parser.parse_args(arguments)
 

@@ -168,12 +168,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds",
         type=float,
         default=float(os.environ.get(LIMIT_VARIABLE, "200")) - _RESERVE_S,
-        help="start no race that would end later (default: the time limit of the step)",
+        help="time limit in seconds, checked before each race (default: the step's time limit)",
     )
     pairing.add_argument("--answer", required=True, type=Path)
     for command in (preparing, pairing):
         command.add_argument("--device", required=True, type=find_device)
-        command.add_argument("--backend", required=True, help="backend:compiler")
+        command.add_argument("--backend", required=True, help="competitor, as BACKEND:COMPILER")
     options = parser.parse_args(arguments)
     code: int = options.run(options)
     return code

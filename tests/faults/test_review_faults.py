@@ -311,4 +311,4 @@ def test_an_expression_that_never_ends_is_ended(cbs, monkeypatch, line):
     code, out, err = cbs(*line.split(), "(.*)*(.*)*(.*)*(.*)*zzz$")
     assert code == 1
     assert out == ""
-    assert "matching a name takes over 0.05 s" in err
+    assert "matching a name took more than 0.05 s" in err

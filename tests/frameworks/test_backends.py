@@ -68,7 +68,7 @@ def test_the_quickstart_races_and_says_what_took_how_long(environment, tmp_path)
     # A sentence, and the command that repeats the run; no row.
     assert run.out.count("test_absent") == 2
     absent = "not installed: test_absent (pip install a-module-that-is-missing)"
-    assert f"\nMore backends are {absent}.\n" in run.out
+    assert f"\nOther backends are {absent}.\n" in run.out
     assert re.search(r"^environment: \d+ s, race: \d+ s$", run.err, re.MULTILINE)
 
 

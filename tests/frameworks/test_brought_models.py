@@ -303,7 +303,7 @@ def test_a_module_that_takes_gradients_itself_is_measured(prepared, tmp_path):
 def test_a_truth_that_rounds_is_reported(prepared, tmp_path):
     (tmp_path / "bad.py").write_text(BAD)
     rounding = prepared("bad.py:Rounds", "f32[4,16]")
-    assert rounding["remark"] == "parts of it compute in float32, whatever the type of its weights"
+    assert rounding["remark"].startswith("parts of the model compute in float32, regardless of")
     assert rounding["without_second"] is None
     shutil.copy(ROOT / "docs" / "examples" / "my_net.py", tmp_path)
     assert prepared("my_net.py")["remark"] is None
@@ -465,7 +465,7 @@ def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_
 def test_a_float32_table_is_remarked(prepared, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
     remark = prepared("net.py:Table")["remark"]
-    assert remark == "parts of it compute in float32, whatever the type of its weights"
+    assert remark == "parts of the model compute in float32, regardless of the type of its weights"
 
 
 def test_a_float64_model_names_the_way_out(prepared, tmp_path):

@@ -507,9 +507,9 @@ def test_files_of_torch_save_are_told_apart(files_of):
     folder = files_of(FROM_A_FILE.format(source=TORCHSCRIPT), "torch")
     for name, words in (
         ("whole.pt", ", which runs code when loaded"),
-        ("state.pt", "is a pickle of weights alone"),
-        ("old.pt", "is a pickle of weights alone"),
-        ("cut.torchscript", "is not a whole TorchScript archive"),
+        ("state.pt", "is a pickle that contains only weights"),
+        ("old.pt", "is a pickle that contains only weights"),
+        ("cut.torchscript", "is not a complete TorchScript archive"),
     ):
         with pytest.raises(user_models.UserModelError, match=words):
             user_models.find_cases(
@@ -584,7 +584,7 @@ def test_keras_files_are_widened_and_what_is_none_gives_the_reason(files_of, pre
     assert takes in answer["message"]
     for name, words in (
         ("lambda.keras", "the layer 'twice' is a Lambda, which is code"),
-        ("cut.keras", "is not a whole Keras file"),
+        ("cut.keras", "is not a complete Keras file"),
         ("sequential.weights.h5", "holds only weights"),
     ):
         with pytest.raises(user_models.UserModelError, match=words):

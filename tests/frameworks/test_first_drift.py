@@ -130,7 +130,7 @@ def test_the_layer_with_the_mistake_is_named(tmp_path, environment, mistakes):
         first, last_good = MISTAKES[mistake]
         assert (drift["first"], drift["last_good"]) == (first, last_good)
         assert drift["first_error"] > 1e-6
-        said = f"drift apart after {last_good}: the first layer that differs is {first}"
+        said = f"drift apart in float64 after {last_good}: the first layer that differs is {first}"
         assert said in done.stdout
 
 

@@ -140,7 +140,7 @@ def test_a_plugin_judges_neither_itself_nor_its_rivals(tmp_path, environment):
     del content["truth_source"]
     manifest.write_text(json.dumps(content))
     again = run(tmp_path, environment, "net.py:Net", "--backend", "pt_inductor:eager", *COUNTS)
-    assert "inputs and truth of" in again.err
+    assert "inputs and truth for" in again.err
     assert json.loads(manifest.read_text())["truth_source"]["backend"] == "pt_inductor"
 
 
@@ -158,7 +158,7 @@ def test_a_plugin_that_judges_alone_agrees_and_has_no_rank(tmp_path, environment
         "distribution": "ggml_one",
         "built_in": False,
     }
-    assert "ggml_one, computed the truth" in found["ggml_one"]["not_ranked"]
+    assert "computed by its own package, ggml_one" in found["ggml_one"]["not_ranked"]
     assert "not_ranked" not in found["ggml_two"]
     assert all("plug-in ggml_one" in metrics["without_float64"] for metrics in found.values())
     assert "agreed" in done.out

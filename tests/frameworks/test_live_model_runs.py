@@ -116,7 +116,7 @@ def test_a_module_of_pytorch(tmp_path, environment):
     assert {row["workload"] for row in [*raced, *compiled]} == {raced[0]["workload"]}
     assert modes == [True, True, False]
     assert branch.startswith("torch.export cannot export Branch: ")
-    assert branch.endswith("pass the Python file that makes it (PATH.py:CALLABLE)")
+    assert branch.endswith("pass the Python file that creates the model (PATH.py:CALLABLE)")
     assert meta.startswith("Linear is on meta; move it")
     assert "\n" not in branch + meta
 

@@ -100,7 +100,7 @@ def test_a_spoilt_one_fails_with_what_to_do(new_model):
     assert failed == {
         "failed  pt  docstrings",
         "failed  pt  requirements",
-        "failed  pt  runs elsewhere",  # it printed no output_0
+        "failed  pt  runs elsewhere",  # output_0 was not printed
         "failed  pt  types",
         "failed  pt  seed",
         "failed  pt  repeatable",

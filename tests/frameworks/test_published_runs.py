@@ -86,7 +86,7 @@ def guide(place):
         assert done.returncode == 0, f"{block}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
         said.append(done)
         if "run_benchmarks.py" in block:
-            assert "inputs and truth of" not in done.stderr
+            assert "inputs and truth for" not in done.stderr
     return said
 
 
@@ -152,8 +152,8 @@ def test_another_machine_fetches_verifies_and_runs(place, guide, tmp_path, backe
         f"-w 1 -iter 3 -name models/{JAX}/inputs/INPUT_DATA_MODEL_DEFAULT -o {tmp_path}/r.json"
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "published artifacts of 1 model" in done.stderr
-    assert "inputs and truth of" not in done.stderr
+    assert "published artifacts for 1 model" in done.stderr
+    assert "inputs and truth for" not in done.stderr
     (record,) = results(tmp_path / "r.json").values()
     metrics = metrics_of(record)
     assert metrics["final_verification"]["passed"]

@@ -31,7 +31,7 @@ REFUSED = {
     "onnxruntime:default+intx-3-32": "packs only 4-bit and 8-bit weights",
     "openvino:latency+intx-3-32": "one scale per group only for 4-bit weights",
     "openvino:latency+intx-4-48": "group size value 48",
-    "jax_xla:xla+intx-1-32": "integers have at least 2 bits",
+    "jax_xla:xla+intx-1-32": "integers need at least 2 bits",
     "jax_xla:xla+intx-4-48": "cannot be tiled",
 }
 # One recipe of each backend in the default tier.

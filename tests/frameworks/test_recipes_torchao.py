@@ -22,9 +22,9 @@ WORKING = {
 REFUSED = {
     "float8dq-tensor": "compute capability",
     "float8dq-row": "compute capability",
-    "semi-sparse": "kernels of NVIDIA GPUs",
-    "2:4": "kernels of NVIDIA GPUs",
-    "block-64": "Triton kernels for GPUs",
+    "semi-sparse": "products need an NVIDIA GPU",
+    "2:4": "products need an NVIDIA GPU",
+    "block-64": "Triton's GPU kernels",
     "intx-4-48": "torchao cannot apply intx-4-48",
 }
 # One of each kind through real workers: right, compiled, refused, and lossy (1 bit keeps nothing).

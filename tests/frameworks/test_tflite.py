@@ -180,7 +180,7 @@ def test_masks_do_not_take_the_range_of_an_int8_file(quantised, model):
 REFUSED = {
     "VIT_TINY_FP16_JAX_3X32X32XF16_BATCH1": ("trace", "which TFLite computes in fp32"),
     # Quotients in JAX's error function have ranges that end the process which loads the file.
-    "BERT_TINY_FP32_JAX_32XI32_BATCH1": ("compile", "of this model (signal 6)"),
+    "BERT_TINY_FP32_JAX_32XI32_BATCH1": ("compile", "int8 file (signal 6)"),
     "BERT_TINY_FP16_TFLITE_32XI32_BATCH1": ("compile", "--backend tflite or tflite:fp16"),
 }
 

@@ -236,7 +236,7 @@ def test_cuda_graphs_that_inductor_leaves_out_are_not_measured_as_such(on_gpu, m
     """Inductor itself decides: what it takes for a GPU's graph is one of the CPU."""
     backend = on_gpu(compiler="inductor", options=("cuda-graphs",))
     backend.load(Scale(), [np.ones(3, np.float32)])
-    with pytest.raises(UnsupportedError, match="runs none of the 1 graphs of this model"):
+    with pytest.raises(UnsupportedError, match="runs none of this model's 1 graphs"):
         backend.compile()
     monkeypatch.setattr(cuda, "forget_graphs", lambda: None)
     backend.release()

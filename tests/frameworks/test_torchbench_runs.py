@@ -386,6 +386,6 @@ def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(envi
     of_2021, good, bad = done.stdout.split("checks ok\n")
     assert re.search(r"^jit +ok +n/a", of_2021, re.MULTILINE)
     assert "failed" not in good
-    assert "inputs: a run changes the inputs" in bad
-    assert "memory: the object or its module stays alive" in bad
+    assert "inputs: a run modifies the inputs" in bad
+    assert "memory: the object or its module outlives" in bad
     assert bad.count("fix: ") >= 2

@@ -67,8 +67,8 @@ def faults_of(framework, optimizer, data_type):
     return ("none", *STEPS[optimizer], *only_here, *mixed)
 
 
-# A run of each framework in the default tier.
-DEFAULT = {("pt", "vit-tiny", "sgd", "bf16"), ("jax", "vit-tiny", "sgd", "fp32")}
+# Steps of other frameworks are in the default tier of `test_training_steps`.
+DEFAULT = {("pt", "vit-tiny", "sgd", "bf16")}
 CASES = [
     pytest.param(
         framework,

@@ -130,7 +130,7 @@ def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network, opt
     }
     refused = trained.pop("onnxruntime")
     assert refused.status.value == "unsupported"
-    assert "updates no weights" in refused.reason
+    assert "do not update weights" in refused.reason
     assert set(trained) == {"pt_inductor", "jax_xla", "tf_xla"}
     for result in trained.values():
         assert result.status.value == "ok", result.reason

@@ -285,7 +285,7 @@ def test_another_folder_is_not_replaced(make, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--python", "3.10"], "'3.10' is not supported; choose from 3.11"),
+        (["--python", "3.10"], "unsupported Python version '3.10'; choices are 3.11"),
         (["--without", "core"], "invalid choice"),
     ],
 )

@@ -181,7 +181,7 @@ def test_a_slow_release_is_found_by_races(bisect):
     else:
         pytest.skip("other processes used the machine during three bisections")
     assert done.code == 0, done.out + done.err
-    assert done.out.startswith("toy-compiler became slower in 1.2; 1.1 is the last good one\n")
+    assert done.out.startswith("toy-compiler became slower in 1.2; the last good candidate is 1.1")
     assert done.races >= 3
     state = json.loads((bisect.folder / folder / "bisection.json").read_text())
     [ends, middle, neighbours] = state["comparisons"]
@@ -201,8 +201,8 @@ def test_a_slow_release_is_found_by_races(bisect):
 @pytest.mark.parametrize(
     ("metric", "found"),
     [
-        ("compile", "became slower to compile in 1.1; 1.0 is the last good one"),
-        ("memory", "became bigger in 1.2; 1.1 is the last good one"),
+        ("compile", "became slower to compile in 1.1; the last good candidate is 1.0"),
+        ("memory", "became heavier on memory in 1.2; the last good candidate is 1.1"),
     ],
 )
 def test_a_release_that_costs_more_elsewhere_is_found(bisect, metric, found):
@@ -258,7 +258,7 @@ def test_a_bad_end_that_is_fine_is_reported(bisect):
 def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
     done = bisect(*_package("1.0", "1.4", "latency", "other", "--processes", "1"))
     assert done.code == 1
-    assert "the ends cannot be compared" in done.err
+    assert "the good and bad ends cannot be compared" in done.err
     assert "nothing was measured: wrong_output in" in done.err
     assert "--metric output" in done.err
 
@@ -299,7 +299,7 @@ def test_a_folder_of_torchbench_is_bisected(bisect):
         *_package("1.0", "1.2", "output", "folder"), what=what, backend="pt_inductor:eager"
     )
     assert done.code == 0, done.out + done.err
-    assert done.out.startswith("toy-compiler became wrong in 1.2; 1.1 is the last good one\n")
+    assert done.out.startswith("toy-compiler became wrong in 1.2; the last good candidate is 1.1\n")
     state = json.loads((bisect.folder / "folder" / "bisection.json").read_text())
     assert list(state["question"]["cases"]) == [
         "models/compiled_net_EVAL_PT_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
@@ -346,7 +346,7 @@ def test_a_model_of_ones_own_is_bisected(bisect):
         *_package("1.1", "1.2", "output", "own"), what=("my_net.py",), backend="pt_inductor:eager"
     )
     assert done.code == 0, done.out + done.err
-    assert done.out.startswith("toy-compiler became wrong in 1.2; 1.1 is the last good one\n")
+    assert done.out.startswith("toy-compiler became wrong in 1.2; the last good candidate is 1.1\n")
 
 
 @pytest.fixture(scope="module")
@@ -389,7 +389,7 @@ def test_a_wrong_commit_is_found(bisect, repository):
     ("arguments", "message"),
     [
         (("--good", "1", "--bad", "2"), "specify what to bisect: --package NAME, or --git REPO"),
-        (("--good", "1", "--bad", "2", "--git", "."), "--git and --build must be given together"),
+        (("--good", "1", "--bad", "2", "--git", "."), "--build CMD must be given together"),
         (
             ("--package", "toy-compiler", "--good", "1.0", "--bad", "9.0"),
             "--bad 9.0: the package index has no toy-compiler 9.0 for this Python",
@@ -400,7 +400,7 @@ def test_a_wrong_commit_is_found(bisect, repository):
         ),
         (
             ("--package", "toy-compiler", "--good", "1.0", "--bad", "1.1", "--attempts", "0"),
-            "argument --attempts: 0 is less than 1",
+            "argument --attempts: expected at least 1, got 0",
         ),
     ],
 )

@@ -166,7 +166,7 @@ def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
     run = cbs_run(*BUSY, "--backend", backends, "--processes", "1", unsteady=2)
     assert "speed-up (98 %)" in run.out
     assert (
-        "More backends are not installed: test_absent (pip install a-module-that-is-missing).\n"
+        "Other backends are not installed: test_absent (pip install a-module-that-is-missing).\n"
         in run.out
     )
     assert run.code in (0, 1), run.out + run.err

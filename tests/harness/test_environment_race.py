@@ -52,5 +52,5 @@ def test_environments_are_told_apart_on_resume(cbs_run, other):
 def test_an_environment_that_can_not_serve_is_refused_before_anything_runs(cbs_run, tmp_path):
     run = cbs_run(*ONE, "--env", f"old={tmp_path}/none")
     assert run.code == 1
-    assert "no interpreter there" in run.err
+    assert "no Python interpreter found" in run.err
     assert not run.output.exists()

@@ -27,7 +27,7 @@ EXPECTED = {
     "TOY_STATEFUL": ("wrong_output", "verify_first_input_again", "relative error"),
     "TOY_RAISES": ("failed", "first_run", "this model is tired"),
     "TOY_RAISES_IN_INIT": ("failed", "load", "weights are gone"),
-    "TOY_NO_ARRAY": ("failed", "outputs", "not an array"),
+    "TOY_NO_ARRAY": ("failed", "outputs", "expected an array of numbers"),
     "TOY_ARITY": ("failed", "load", "1 inputs"),
     "TOY_EXIT_CODE": ("crashed", "first_run", "exit code 7"),
     "TOY_FLOODS": ("ok", None, ""),

@@ -124,8 +124,8 @@ def test_a_run_takes_what_is_locked_and_says_exactly_what(machine, server, lock)
     run = machine.run(*WITH_WORKERS)
     _, metrics = record_of(run)
     assert run.code == 0, run.err
-    assert "published artifacts of 1 model" in run.err
-    assert "inputs and truth of" not in run.err
+    assert "published artifacts for 1 model" in run.err
+    assert "inputs and truth for" not in run.err
     assert metrics["final_verification"]["passed"]
     source = {"model": MODEL, "url": lock.url, "manifest_sha256": lock.manifest_sha256}
     assert metrics["artifact_source"] == source
@@ -157,7 +157,7 @@ def test_nothing_that_was_fetched_is_computed_again(machine, publish, locks):
     manifests.update_lock_file(locks / "toys.json", {MODEL: publish(other_source)})
     for run in (machine.run(*ONE), machine.run(*ONE)):
         assert run.code == 0
-        assert "inputs and truth of" not in run.err
+        assert "inputs and truth for" not in run.err
 
 
 def test_without_a_lock_all_is_made_here(machine, server, publish):
@@ -165,7 +165,7 @@ def test_without_a_lock_all_is_made_here(machine, server, publish):
     server.requests.clear()
     run = machine.run(*ONE)
     assert run.code == 0
-    assert "inputs and truth of" in run.err
+    assert "inputs and truth for" in run.err
     assert server.requests == []
     assert record_of(run)[1]["artifact_source"] is None
 
@@ -183,7 +183,7 @@ def test_generated_artifacts_do_not_come_from_a_lock(machine, server, lock):
 def test_a_truth_serves_models_that_are_not_locked(machine, lock):
     run = machine.run(*TOYS, "-name", "models/TOY_(NONE|FLOODS)/.+")
     assert run.code == 0
-    assert "inputs and truth of" not in run.err
+    assert "inputs and truth for" not in run.err
     for record in run.document["benchmarks"]:
         assert record["metrics"]["framework_level"]["artifact_source"]["model"] == MODEL
 
@@ -235,7 +235,7 @@ def test_a_refusal_holds_for_all_that_would_be_compared(machine, publish, locks)
     manifests.update_lock_file(locks / "toys.json", {MODEL: publish(other_workload)})
     run = machine.run(*TOYS, "-name", "models/TOY_(NONE|FLOODS)/.+")
     assert set(run.statuses.values()) == {"failed"}
-    assert "inputs and truth of" not in run.err
+    assert "inputs and truth for" not in run.err
 
 
 def test_artifacts_that_are_gone_are_named(machine, server, lock):
@@ -274,7 +274,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
 def test_a_lock_of_another_model_is_reported(machine, lock, locks):
     manifests.update_lock_file(locks / "toys.json", {"TOY_FLOODS": lock})
     run = machine.run(*TOYS, "-name", "models/TOY_FLOODS/.+")
-    refused(run, f"the locked address holds {MODEL}: lock ")
+    refused(run, f"the locked URL contains {MODEL}: lock ")
 
 
 def test_a_damaged_lock_file_ends_the_run_before_it_begins(machine, lock, locks):
@@ -373,7 +373,7 @@ def test_what_a_definition_names_is_used_and_asked_for_once(machine, server, pub
     url = publish().url
     run = named({MODEL: f"{url}/"})
     assert run.code == 0, run.err
-    assert "inputs and truth of" not in run.err
+    assert "inputs and truth for" not in run.err
     assert record_of(run)[1]["artifact_source"]["url"] == url
     # Also if other content is published there later: the measurement used these bytes.
     server.put(f"{MODEL}/manifest.json", b"{}")
@@ -398,7 +398,7 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
     other = "TOY_FLOODS"
     run = named({MODEL: f"{dead}/{MODEL}", other: f"{dead}/{other}"})
     assert set(run.statuses.values()) == {"failed"}
-    assert "inputs and truth of" not in run.err
+    assert "inputs and truth for" not in run.err
     refused(run, f"{dead}/{other}", "gave up after 3 attempts", "--generate-artifacts")
     # All of them learn of the requested one.
     reasons = [record["reason"] for record in run.document["benchmarks"]]
@@ -408,15 +408,15 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
     made = named({MODEL: f"{dead}/{MODEL}"}, "--generate-artifacts")
     assert made.code == 0
     # Local artifacts are used only on the user's request.
-    refused(named({MODEL: f"{dead}/{MODEL}"}), "--no-download to use what is here")
+    refused(named({MODEL: f"{dead}/{MODEL}"}), "--no-download to use local artifacts")
     assert named({MODEL: f"{dead}/{MODEL}"}, "--no-download").code == 0
 
 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("no/such/folder", "manifest.json names the digest of each file"),
-        (MODEL, "the manifest names the model TOY_NONE"),
+        ("no/such/folder", "manifest.json lists the digest of each file"),
+        (MODEL, "the manifest is for the model TOY_NONE"),
         ("../%", "HTTP 404"),
         ("a b", "contains spaces"),
         ("x?y=1", "cannot have a query"),

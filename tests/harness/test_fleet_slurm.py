@@ -182,12 +182,12 @@ share = "gpu"
     tiny.cbs("submit")
     tiny.wait_for_results(1)
     done = tiny.cbs("collect", "-o", "collected.json")
-    assert "1 result of shared nodes: kept, but not ranked" in done.lines
+    assert "1 result from shared nodes: kept, but not ranked" in done.lines
     content = json.loads((tiny.folder / "collected.json").read_text())
     assert content["runs"][0]["allocation"]["exclusive"] is False
     assert content["runs"][0]["allocation"]["not_exclusive"] == "1 of 2 CPUs"
     [metrics] = content["benchmarks"][0]["metrics"].values()
-    assert metrics["not_ranked"] == "other jobs could run on the node: this one had 1 of 2 CPUs"
+    assert metrics["not_ranked"] == "other jobs could run on the node: this job had 1 of 2 CPUs"
 
 
 def test_a_controller_that_stops(fleet, cluster):
@@ -239,7 +239,7 @@ def test_a_full_queue_is_topped_up(fleet):
     done = tiny.cbs("submit")
     assert done.lines == [
         "submitted: 2 jobs in 2 batches",
-        "the queue is full: 3 jobs left; a job in the queue submits them later",
+        "the queue is full: 3 jobs not submitted; a queued job will submit them later",
     ]
     # A second submitter adds no second job of this kind.
     tiny.cbs("submit")

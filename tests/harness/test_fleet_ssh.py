@@ -118,7 +118,7 @@ def test_a_host_that_does_not_answer(fleet, tmp_path):
     assert done.code == 0
     assert done.out == "submitted: 2 jobs in 2 batches\n"
     [line] = done.err.splitlines()
-    assert line.startswith(f"cbs: left out: {UNREACHABLE}: ssh: ")
+    assert line.startswith(f"cbs: excluded: {UNREACHABLE}: ssh: ")
     assert "Connection refused" in line
     finished = tmp_path / "host" / "results"
     wait_for(lambda: len(list(finished.glob("*.json"))) == 2, "results on the host")
@@ -137,7 +137,7 @@ def test_a_host_key_that_changed(fleet, tmp_path):
     assert done.code == 1
     [line] = done.lines
     assert line == (
-        f"cbs: {HOST}: ssh: the host key has changed; check it, then remove the old one by "
+        f"cbs: {HOST}: ssh: the host key has changed; verify it, then remove the old key with "
         "ssh-keygen -R"
     )
     assert not tiny.claims

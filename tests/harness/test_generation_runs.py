@@ -99,9 +99,9 @@ def test_six_tokens_take_longer_to_read_than_one(records):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ("NO_PARTS", "cannot be called apart"),
-        ("PARTS_CRASH", "crashed: the worker ended unasked, killed by SIGABRT"),
-        ("PARTS_WRONG", "prefill and decode apart give a wrong output: sequence "),
+        ("NO_PARTS", "cannot call prefill and decode separately"),
+        ("PARTS_CRASH", "crashed: the worker exited unexpectedly (killed by SIGABRT)"),
+        ("PARTS_WRONG", "wrong output if prefill and decode are called separately: sequence "),
     ],
 )
 def test_parts_that_can_not_be_measured_cost_nothing_else(records, fault, reason):
@@ -118,7 +118,7 @@ def test_a_table_shows_them(run):
     heading = next(line for line in run.out.splitlines() if "tokens/s" in line)
     for text in ("generation", "prefill ms", "ms per token"):
         assert text in heading
-    assert "cannot be called apart" in run.out
+    assert "cannot call prefill and decode separately" in run.out
 
 
 def test_a_race_gives_intervals(cbs_run):

@@ -55,10 +55,10 @@ def test_what_has_ended_is_kept_and_gone_on_from(tmp_path, environment, number):
     if number != signal.SIGKILL:
         assert run.returncode == 130
         assert f"{len(finished(output))} finished processes" in err
-        assert "of incomplete trials are saved" in err
+        assert "--resume completes their trials" in err
         assert "Traceback" not in err
     again = run_cbs(*RACE, "--resume", directory=tmp_path, environment=environment)
-    assert re.search(r"\d+ process(es)? of an interrupted run", again.err)
+    assert re.search(r"\d+ process(es)? from an interrupted run", again.err)
     assert {name.split()[0]: status for name, status in again.statuses.items()} in (
         # A busy machine can make either unsteady; this is reported, and its processes are kept.
         {"TOY_NONE": none, "TOY_BUSY": busy, "TOY_RAISES": "failed"}

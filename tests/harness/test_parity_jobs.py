@@ -115,7 +115,7 @@ def test_what_fails_next_to_others_alone_decides(bench):
     assert cramped["status"] == "ok"
     assert "in parallel with other cells" in cramped["note"]
     assert "no room next to others" in cramped["note"]
-    assert "runs again alone" in err
+    assert "rerunning alone" in err
     assert f"[{MODELS}/{MODELS}] ok" in err
     assert all(cell["note"] is None for name, cell in bench.cells.items() if name != "LANE_01")
     assert len({cell["log_file"] for cell in bench.cells.values()}) >= 3

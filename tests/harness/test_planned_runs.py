@@ -62,7 +62,7 @@ def test_one_worker_serves_all_cases_and_ends_with_the_first_failure(cbs_run):
         good = [found[name]["metrics"]["framework_level"] for name in ("TOY_NONE", "TOY_BUSY")]
         assert [metrics["race"]["shared_workers"] for metrics in good] == [True, True]
         assert all(len(metrics["latencies_ms"]) == 3 for metrics in good)
-    assert run.err.count("failed in a worker that had served others: again alone") == 2
+    assert run.err.count("failed in a shared worker: retrying it in a separate one") == 2
     logs = {path.name for path in run.output.with_suffix(".logs").rglob("*.log")}
     # One worker up to the failure and one after it; the failed trial has another one alone.
     shared = [name for name in logs if ".process-0" in name and "tires" not in name]

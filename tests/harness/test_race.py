@@ -113,7 +113,7 @@ def test_what_the_first_processes_gave_is_said_before_the_race_is_over(race):
     [look] = [line for line in race.err.splitlines() if line.startswith("first processes: ")]
     # Failed and unsteady competitors are not mentioned.
     assert len(re.findall(r"test_numpy:direct \(pytorch\) [\d.]+ ms", look)) == 2
-    assert look.endswith("; verdicts take at least 3 of each")
+    assert look.endswith("; verdicts need at least 3 of each")
     assert race.err.index(look) < race.err.index("TOY_BUSY  test_numpy:")
 
 
@@ -174,7 +174,7 @@ def test_a_program_that_becomes_slower_while_it_is_measured_is_unsteady(cbs_run)
     assert steady["status"] == "ok", steady["reason"]
     assert (tired["status"], tired["phase"]) == ("unsteady", "measure")
     assert "of the rounds differ by +" in tired["reason"]
-    assert "relative to its rivals" in tired["reason"]
+    assert "relative to the other competitors" in tired["reason"]
     assert tired["metrics"]["framework_level"].get("median_latency_ms") is None
 
 

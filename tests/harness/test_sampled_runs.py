@@ -58,7 +58,7 @@ def test_competitors_that_do_not_fit_into_memory_together_are_told_apart(monkeyp
     monkeypatch.setattr(other_processes, "default_limit_bytes", lambda: 3 << 30)
     assert not race._fits(group, None)
     assert not race._interleaved
-    assert said == ["the competitors do not fit into memory together: not all are interleaved"]
+    assert said == ["the competitors do not all fit into memory, so some are not interleaved"]
     assert not race._fits(group, None)
     assert len(said) == 1
 

@@ -103,7 +103,7 @@ def test_what_failed_next_to_others_is_run_again_alone(run):
     (failed,) = [result for result in results if "RAISES" in result.definition.model]
     assert failed.status.value == "failed"
     assert "this model is tired" in failed.reason
-    assert [line for line in said if "again alone" in line]
+    assert [line for line in said if "retrying it in a separate one" in line]
 
 
 def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_continue(run):

@@ -204,7 +204,7 @@ def test_a_userbenchmark_outside_any_checkout_imports_what_torchbench_has(make, 
         ("def run(args): raise ValueError('a reason')", "failed: exit code 1"),
         ("def run(args): return 7", "failed: exit code 7"),
         ("import os\ndef run(args): os.kill(os.getpid(), 9)", "killed by SIGKILL"),
-        (WRITES.replace('"n": len(args)', '"n": None'), "not a metrics file: 'n' is None"),
+        (WRITES.replace('"n": len(args)', '"n": None'), "invalid value for metric 'n': None"),
         (WRITES.replace('get_output_json("mine"', 'get_output_json("other"'), "not 'mine'"),
     ],
 )
@@ -386,7 +386,7 @@ def test_bisect_of_what_did_not_change_reports_it(make, tmp_path, monkeypatch, c
         (["--package", "a", "--runs", "2"], "--runs must be at least 3"),
         ([], "specify what to bisect"),
         (["--package", "a", "--metric", "("], "--metric '(' is not a regular expression"),
-        (["--git", "."], "--git and --build must be given together"),
+        (["--git", "."], "--git REPO and --build CMD must be given together"),
     ],
 )
 def test_bisect_refuses_what_can_not_be(make, tmp_path, monkeypatch, capsys, arguments, words):

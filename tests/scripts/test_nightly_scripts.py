@@ -668,7 +668,7 @@ def test_a_userbenchmark_of_the_repository_runs_as_each_side_has_it(proposal, en
     assert re.match(r"### Userbenchmark: of-mine, \w+ against \w+\n\n\| metric", table)
     assert "| time_ms | 2 | 6 | +200.0% | +200.0% to +200.0% | worse |" in table
     assert "| same | 1 | 1 | +0.0% | +0.0% to +0.0% | same |" in table
-    assert "6 runs of each side." in table
+    assert "6 runs per side." in table
     # If the base lacks it, nothing can be compared.
     lone = _race(
         proposal, environment, PR_BODY="RUN_BENCHMARK: of-mine test_numpy", BASE_SHA="main~2"
@@ -692,7 +692,7 @@ def test_a_userbenchmark_of_torchbench_is_the_same_on_both_sides(proposal, envir
     assert done.returncode == 0, done.stdout + done.stderr
     table = (proposal.parent / "out" / "table.md").read_text()
     assert "| time_ms | 2 | 2 |" in table
-    assert "2 runs of each side. A change needs 6 runs of each side." in table
+    assert "2 runs per side. Detecting a change requires 6 runs per side." in table
 
 
 @pytest.mark.parametrize(

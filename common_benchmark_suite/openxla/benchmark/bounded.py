@@ -155,7 +155,7 @@ def _ending(code: int, memory_bytes: int) -> str:
     if code == -signal.SIGXCPU:
         return "it took too long"
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return f"it ended the process that read it ({how}), or {_too_large(memory_bytes)}"
+    return f"it crashed the process that read it ({how}), or {_too_large(memory_bytes)}"
 
 
 def _too_large(memory_bytes: int) -> str:

@@ -115,7 +115,7 @@ def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any
         if not isinstance(key, str) or not key.isidentifier():
             _fail(instance, attribute, f"has the key {key!r}, which cannot be a keyword argument")
         if not all(map(_is_scalar, item if isinstance(item, tuple) else [item])):
-            reason = f"has {key!r}: {item!r}, which is neither a JSON scalar nor a list of them"
+            reason = f"has {key!r}: {item!r}, which is neither a JSON scalar nor a list of scalars"
             _fail(instance, attribute, reason)
 
 

@@ -41,7 +41,7 @@ _POINTERS = (
             rb"\s*([45]\d\d\b[\s:]|(entry |file |repository )?not found|access denied"
             rb"|forbidden|unauthorized|invalid (username|credentials))"
         ),
-        f"an error message of a server; {_AGAIN}",
+        f"a server's error message; {_AGAIN}",
     ),
 )
 _PACKERS = (
@@ -218,7 +218,7 @@ def substitute_of(path: Path) -> str | None:
     if not size:
         return f"is empty; {_AGAIN}"
     if size >= _ZEROS and not any(head[:_ZEROS]):
-        return f"begins with {_ZEROS} zeros, so it is not complete; {_AGAIN}"
+        return f"begins with {_ZEROS} zeros, so it is incomplete; {_AGAIN}"
     for magic, name in _PACKERS:
         if head.startswith(magic):
             return f"is compressed with {name}; unpack it"

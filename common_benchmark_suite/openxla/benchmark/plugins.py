@@ -31,7 +31,7 @@ from openxla.benchmark.text import one_line
 # Top-level packages of this distribution, whose entry points need no check.
 _OWN = ("comparative_benchmark", "openxla")
 _DEADLINE_S = 30.0
-_ENDED = "its import ended the process"
+_ENDED = "its import terminated the process"
 _MOST_FILES = 5000
 _PROBE = """\
 import json, os, sys
@@ -204,7 +204,7 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
             child.wait(_DEADLINE_S)
             ended = _ending(child.returncode)
         except subprocess.TimeoutExpired:
-            ended = f"{_ENDED} after {_DEADLINE_S:g} s, its deadline"
+            ended = f"its import did not finish within {_DEADLINE_S:g} s"
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)

@@ -79,15 +79,20 @@ class Snapshot:
 
 @attrs.frozen(kw_only=True)
 class Totals:
-    """Sums over blocks.
+    """Sums over one or more blocks.
 
     Attributes:
       own_cpu_ms, wall_ms: CPU and wall time of the blocks themselves.
-      window_ms: time between their snapshots, slightly more than the blocks.
-      capacity_ms, spare_ms: CPU time of the mask's CPUs, and the part that the threads cannot use.
-      foreign_ms, steal_ms: CPU time that others took; may be negative because of tick errors.
-      error_ms: one standard error of these two.
-      throttled_ms, thermal_throttles, involuntary_switches: see `Snapshot`.
+      window_ms: time between the snapshots before and after the blocks, slightly longer than
+        `wall_ms`.
+      capacity_ms, spare_ms: CPU time available in the affinity mask, and the part of it that the
+        process's threads cannot use.
+      foreign_ms, steal_ms: CPU time used by other processes, and by other virtual machines. May be
+        negative because of tick errors.
+      error_ms: one standard error of `foreign_ms` and of `steal_ms`.
+      throttled_ms: for how long a CPU quota stopped CPUs.
+      thermal_throttles: how often heat slowed CPUs down.
+      involuntary_switches: involuntary context switches of all threads.
     """
 
     own_cpu_ms: float
@@ -105,21 +110,21 @@ class Totals:
 
 @attrs.frozen(kw_only=True)
 class Conditions:
-    """Conditions during a block, or during several.
+    """Machine conditions during one or more blocks.
 
     Attributes:
-      cpu_wall_ratio: CPU time of the process over wall time; n threads that never wait give n.
-      foreign_cpu_share, steal_share: CPU time that other processes, or other virtual machines,
-        took, over the time of the mask's CPUs (0..1).
-      throttled_ms: CPU time that a quota took.
-      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, over both ends and at
-        each; None in most virtual machines.
-      gpus_at_start, gpus_at_end: clocks of the GPUs, and other users of the GPU in use; empty
+      cpu_wall_ratio: the process's CPU time divided by wall time; n for n threads that never wait.
+      foreign_cpu_share, steal_share: fraction of the CPU time in the affinity mask that was used by
+        other processes, or by other virtual machines.
+      throttled_ms: for how long a CPU quota stopped CPUs.
+      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs in the affinity mask: over start and
+        end, at the start, and at the end; None in most virtual machines.
+      gpus_at_start, gpus_at_end: clocks of all GPUs, and other users of the GPU in use; empty
         without a GPU.
-      contended: whether others took more than a limit, or the GPU was slowed down; None if the
-        system does not report it, or ticks are too coarse to decide.
-      reasons: why it is contended, or why that is unknown.
-      totals: the values that `together` adds up.
+      contended: whether other processes used more than the limit, or the GPU was slowed down; None
+        if the system does not report it, or if clock ticks are too coarse to decide.
+      reasons: why the blocks are contended, or why this is unknown.
+      totals: sums from which the other values are computed.
     """
 
     cpu_wall_ratio: float | None
@@ -261,8 +266,8 @@ def _judge(
     findings = [
         _exceeds(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
         _exceeds(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
-        (bool(totals.throttled_ms), f"the CPU quota stopped CPUs for {totals.throttled_ms} ms"),
-        (bool(totals.thermal_throttles), f"heat slowed down CPUs {totals.thermal_throttles} times"),
+        (bool(totals.throttled_ms), f"the CPU quota throttled CPUs for {totals.throttled_ms} ms"),
+        (bool(totals.thermal_throttles), f"heat throttled CPUs {totals.thermal_throttles} times"),
         *gpu,
     ]
     answers = [answer for answer, _ in findings]
@@ -286,7 +291,7 @@ def _exceeds(
 ) -> tuple[bool | None, str]:
     """Returns whether more was taken than the limit, or None within the error; and the reason."""
     if taken_ms is None or totals.window_ms <= 0:
-        return None, f"CPU use of {who} is unknown: /proc/stat does not report it"
+        return None, f"CPU use by {who} is unknown: /proc/stat does not report it"
     error_ms, limit_ms = _ERRORS * totals.error_ms, limit * totals.window_ms
     amount = f"{max(taken_ms, 0) / totals.window_ms:.2f} of a CPU (limit {limit})"
     if taken_ms - error_ms > limit_ms:
@@ -294,7 +299,7 @@ def _exceeds(
     if taken_ms + error_ms <= limit_ms:
         return False, ""
     return None, (
-        f"CPU use of {who} is unknown: {amount} in {totals.window_ms:.0f} ms, "
+        f"CPU use by {who} is unknown: {amount} in {totals.window_ms:.0f} ms, "
         f"with an error of {error_ms:.0f} ms"
     )
 

@@ -121,18 +121,18 @@ def _owner(pid: int, proc: Path) -> int | None:
 
 @attrs.frozen(kw_only=True)
 class GpuClocks:
-    """One GPU at one moment; None if the driver does not report a value.
+    """State of one GPU at one moment; None for values that the driver does not report.
 
     Attributes:
       index: index in nvidia-smi, which `CUDA_VISIBLE_DEVICES` does not change.
-      sm_mhz: clock of the multiprocessors.
-      held_back_by: reasons why it is not higher; empty without a relevant reason.
-      used: whether it is the first that CUDA shows to this process. The following attributes are
-        set for this GPU only, and for the part in use if it is divided.
-      mig: whether it is divided.
-      memory_used_bytes, memory_total_bytes: memory used by anyone, and in total.
-      busy_percent: share of the last second in which a kernel was running.
-      foreign_pids: processes with a context that do not belong to this run.
+      sm_mhz: clock frequency of the multiprocessors.
+      held_back_by: reasons why this frequency is not higher; empty without a relevant reason.
+      used: whether this is the first GPU that CUDA shows to the process. The attributes below are
+        set only for this GPU; if it is divided, they describe the part in use.
+      mig: whether the GPU is divided into MIG instances.
+      memory_used_bytes, memory_total_bytes: memory used by all processes, and total memory.
+      busy_percent: percentage of the last second during which a kernel was running.
+      foreign_pids: IDs of processes that have a CUDA context but do not belong to this run.
     """
 
     index: int
@@ -267,7 +267,7 @@ def of_block(ends: Ends) -> list[Finding]:
             None if slow is None else bool(slow),
             f"the GPU's clocks were held back: {', '.join(slow)}"
             if slow
-            else "unknown what holds the GPU's clocks back: the driver does not report it",
+            else "unknown whether the GPU's clocks were held back: the driver does not report it",
         ),
     ]
 

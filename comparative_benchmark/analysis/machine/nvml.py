@@ -70,7 +70,7 @@ def why_no_gpu() -> str | None:
     if visible is not None and visible.strip() in ("", "-1"):
         return f"CUDA_VISIBLE_DEVICES={visible!r} hides all GPUs"
     if not any(next(Path("/").glob(node), None) for node in _NODES):
-        return "this machine has no GPU: no driver has a device in /dev"
+        return "this machine has no GPU: /dev contains no GPU device"
     nvml = library()
     others = any(next(Path("/").glob(node), None) for node in _OTHER_NODES)
     if nvml is not None and not others and count(nvml) == 0:

@@ -114,12 +114,14 @@ class EffectiveSettings:
     """Effective settings of a process; None for unknown values.
 
     Attributes:
-      threads, inter_op_threads, threads_told_by: see `backends.host_settings.HostSettings`.
+      threads: number of threads that share one operator.
+      inter_op_threads: number of threads that run independent operators.
+      threads_told_by: source of these two numbers.
       denormals_before, denormals_after: treatment of subnormal numbers in the thread that runs the
         program, before the first run and after the last one: results flushed to zero (`ftz`),
         operands taken as zero (`daz`), both, or neither (`kept`).
       allocator: the library whose `malloc` the process calls.
-      blas: libraries for matrix products: the stack's own, then others that are loaded.
+      blas: libraries for matrix products: first the stack's own, then other loaded libraries.
       affinity: CPUs that the process may use.
     """
 

@@ -68,7 +68,7 @@ def _limit_threads(threads: int) -> None:
     """Limits this process's CPUs and threads; must run before any library is imported."""
     cpus = sorted(os.sched_getaffinity(0))
     if threads > len(cpus):
-        raise SystemExit(f"{threads} threads need as many CPUs, but only {len(cpus)} are available")
+        raise SystemExit(f"{threads} threads requested, but only {len(cpus)} CPUs available")
     os.sched_setaffinity(0, cpus[:threads])
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)

@@ -329,13 +329,13 @@ class Outlook:
 
     def __str__(self) -> str:
         least = _percent(self.decidable)
-        text = f"a race of {self.processes} processes finds differences of {least} or more"
+        text = f"a race of {self.processes} processes can detect differences of {least} or more"
         wanted = _percent(self.effect)
         if self.can_decide:
-            return f"on this machine {text}"
+            return f"on this machine, {text}"
         return (
-            f"on this machine {text}; {wanted} would take "
-            f"{self.needed} processes of each competitor"
+            f"on this machine, {text}; detecting {wanted} would take {self.needed} processes per "
+            "competitor"
         )
 
 

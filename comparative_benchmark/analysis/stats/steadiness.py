@@ -141,7 +141,7 @@ def why_not_steady(
     said = f"{last} differ by {off:+.1%} from the earlier ones"
     if relative is None:
         return said
-    return f"{said}, and by {math.expm1(relative.log_ratio):+.1%} relative to its rivals"
+    return f"{said}, and by {math.expm1(relative.log_ratio):+.1%} relative to the other competitors"
 
 
 def _real_change(

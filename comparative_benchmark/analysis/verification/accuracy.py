@@ -34,19 +34,19 @@ class Accuracy:
     """A program's accuracy on the held-out examples of its model's task.
 
     Attributes:
-      task: in a few words.
-      metric: `top-1`, a share, or `perplexity`, of the next token.
+      task: short description of the task.
+      metric: `top-1`, the fraction of correct classes, or `perplexity`, for the next token.
       value: the program's value; None if it is not finite.
       reference: the float64 model's value on the same examples.
-      examples: number of examples; for texts, of predicted tokens.
-      lost, gained: for classes, examples that only the float64 model has right, and only the
-        program; None for a perplexity.
-      changed: for classes, examples for which program and float64 model give different ones.
-      low, high: 95 % interval of the value, over examples.
-      ratio, ratio_low, ratio_high: for a perplexity, its ratio to the float64 model's, with a 95 %
-        interval.
-      most_lost: maximum allowed loss relative to the float64 model, see `loss`; None in results
-        without it.
+      examples: number of examples; for texts, number of predicted tokens.
+      lost, gained: for classes, number of examples that only the float64 model, or only the
+        program, classifies correctly; None for perplexity.
+      changed: for classes, number of examples that program and float64 model classify differently.
+      low, high: limits of the 95 % interval for `value`, over examples.
+      ratio, ratio_low, ratio_high: for perplexity, its ratio to the float64 model's perplexity, and
+        the limits of its 95 % interval.
+      most_lost: maximum allowed loss relative to the float64 model, see `loss`; None if not
+        recorded.
     """
 
     task: str

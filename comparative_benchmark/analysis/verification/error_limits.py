@@ -140,7 +140,7 @@ def integer_problem(
         return None, False
     is_wrong = int(np.count_nonzero(unexplained & ~unstable)) > missed
     at_ties = count - number if is_wrong else int(np.count_nonzero(different & unstable))
-    ties = f", {at_ties} of them at near-ties of the float64 run" if at_ties else ""
+    ties = f", {at_ties} of them at near-ties in the float64 run" if at_ties else ""
     return f"{count} of {output.size} integers differ{ties}", is_wrong
 
 
@@ -395,7 +395,7 @@ def groups_of(
     for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
         least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
         about = float(np.sqrt(magnitudes.square[index] / group.size))
-        name = f"{group.size} elements of about {about:.1g}"
+        name = f"{group.size} elements of magnitude {about:.1g}"
         groups.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):

@@ -324,7 +324,7 @@ class _Judged:
         rmse, allowed = float(np.sqrt(squared / error.size)), float(limits.step_rmse[place])
         if not rmse <= allowed:
             return (
-                f"relative error {rmse / limits.scale:.2g} of the logits exceeds "
+                f"the logits' relative error {rmse / limits.scale:.2g} exceeds "
                 f"{allowed / limits.scale:.2g}"
             )
         if largest > limits.element:

@@ -176,8 +176,8 @@ def latency_problem(
         if median_ms < least_ms:
             return (
                 f"{median_ms:.2g} ms is too short to {verb} an iteration ({amount:.3g} {unit}): "
-                f"{cpus} CPUs need at least {least_ms:.2g} ms. It does not wait for its outputs, "
-                "or it returns cached ones"
+                f"{cpus} CPUs need at least {least_ms:.2g} ms. The program does not wait for its "
+                "outputs, or it returns cached ones"
             )
     return None
 

@@ -49,13 +49,14 @@ _CHUNK = 1 << 20
 
 @attrs.frozen(kw_only=True)
 class Divergence:
-    """A step at which a generating run chose another token than the truth.
+    """A step at which a generating run did not choose the truth's token.
 
     Attributes:
-      sequence, step: index in the batch, and index of the new token, both from 0.
-      token: the chosen token; `due_token` is the truth's.
-      margin: the truth's preference for its own token: the difference of the two logits.
-      tolerance: maximum margin of a near-tie; above it the token is wrong.
+      sequence, step: index in the batch, and index of the new token; both start from 0.
+      token: the chosen token.
+      due_token: the truth's token.
+      margin: difference between the truth's logits for the two tokens.
+      tolerance: largest margin that counts as a near-tie; above it, the token is wrong.
     """
 
     sequence: int
@@ -71,22 +72,23 @@ class Verification:
     """Verdict on the outputs of one run.
 
     Attributes:
-      passed: whether all outputs are right.
-      reason: what is wrong, or why nothing can be judged; None if all are right.
-      undecided: whether an output could not be judged; it has not passed, and is not wrong.
-      judged: `integers` if no floating-point number was compared: they prove no precision. None
-        otherwise, and in old results.
-      relative_rmse: root mean square error against the truth, divided by the root mean square of
-        the truth; the largest over the outputs; None if it could not be computed.
-      reference_relative_rmse: the same for the reference, for the same output.
-      allowed_relative_rmse: the limit of `relative_rmse`.
-      max_abs_error: largest absolute error of an element over all outputs.
-      worst_part: the largest error of a part (see `groups`) as a share of its limit, over all
-        outputs; None if parts are not compared, and in old results.
-      sqnr_db: minimum signal-to-quantisation-noise ratio in dB over the outputs, if they are
-        verified by it; None also if they equal the truth.
-      divergences: for a generating run, where it left the truth's tokens; empty if nowhere.
-      tokens_fed: for a generating run, the tokens it continued with: its `own`, or the `truth`'s.
+      passed: whether all outputs are correct.
+      reason: the error, or why an output cannot be judged; None if all outputs are correct.
+      undecided: whether an output could not be judged: it has not passed, but is not wrong either.
+      judged: `integers` if only integers were compared, which proves nothing about precision; None
+        otherwise, and in older files.
+      relative_rmse: root mean square error relative to the truth's root mean square. It is the
+        maximum over all outputs; None if it could not be computed.
+      reference_relative_rmse: the reference's relative error for the same output.
+      allowed_relative_rmse: the limit for `relative_rmse`.
+      max_abs_error: largest absolute error of any element, over all outputs.
+      worst_part: largest error of any part of an output (see `groups`), as a fraction of its limit;
+        None if parts are not compared, and in older files.
+      sqnr_db: signal-to-quantisation-noise ratio, minimum over all outputs; None if they are not
+        verified by this ratio, or if they equal the truth.
+      divergences: for a generating run, the steps at which it left the truth's tokens.
+      tokens_fed: for a generating run, the tokens that it continued with: its `own`, or the
+        `truth`'s.
     """
 
     passed: bool
@@ -352,7 +354,7 @@ class _Output:
                 undecided=True,
                 reason=f"{self.name}: the reference run in this type is itself off by "
                 f"{reference_errors.rmse / errors.extent:.2g} times the {what}, and this run by "
-                f"{errors.rmse / errors.extent:.2g}, so the comparison proves nothing",
+                f"{errors.rmse / errors.extent:.2g}, so the comparison is inconclusive",
                 **figures,
             )
         return Verification(passed=True, **figures)

@@ -50,7 +50,7 @@ def widened(tree: Any) -> Any:
 def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
     """Runs a model in float64 and records the output of each layer; returns the outputs."""
     if not hasattr(model, "weight_names"):
-        raise UnsupportedError(f"{type(model).__name__} names no source of its weights")
+        raise UnsupportedError(f"{type(model).__name__} does not define weight_names")
     names = {path[:-1]: layer_of(name) for path, name in model.weight_names.items()}
     # Weights of the root do not belong to a layer.
     names.pop((), None)

@@ -44,7 +44,7 @@ def captured(concrete: Any) -> dict[str, Array]:
 def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
     """Runs a model in float64, eagerly, and records each layer's output; returns the outputs."""
     if not hasattr(model, "weight_names"):
-        raise UnsupportedError(f"{type(model).__name__} names no source of its weights")
+        raise UnsupportedError(f"{type(model).__name__} does not define weight_names")
     wide = model.as_float64()
     layers = {}
     for path, name in model.weight_names.items():

@@ -44,7 +44,7 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
 
     if next(modules.of(model), None) is None:
         raise UnsupportedError(
-            f"{type(model).__name__} holds no torch module: only PyTorch models are exported here"
+            f"{type(model).__name__} has no torch.nn.Module: only PyTorch models can be exported"
         )
     tensors = tuple(as_tensor(value) for value in inputs)
     with phase("trace"), refusing("torch.export"), torch.no_grad():
@@ -57,8 +57,8 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
             if _HOST_LOOP not in str(error):
                 raise
             raise UnsupportedError(
-                f"{type(model).__name__} loops on the host, which an exported program would hold "
-                "unrolled: measure the models that it calls"
+                f"{type(model).__name__} loops on the host, and an export would unroll the "
+                "loop: measure the models that it calls instead"
             ) from error
 
 
@@ -76,7 +76,7 @@ def refusing(tool: str) -> Iterator[None]:
         # PyTorch reports a lack of memory by its own error on GPUs, and by a RuntimeError on CPUs.
         if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
             raise
-        raise UnsupportedError(f"{tool} cannot do this model: {reason_of(error)}") from error
+        raise UnsupportedError(f"{tool} does not support this model: {reason_of(error)}") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -133,7 +133,7 @@ def _leaves(value: Any) -> Iterator[torch.Tensor]:
         for field in attrs.fields(type(value)):
             yield from _leaves(getattr(value, field.name))
     else:
-        raise TypeError(f"a cache holds a {type(value).__name__}, which cannot be exported")
+        raise TypeError(f"a cache contains a {type(value).__name__}, which cannot be exported")
 
 
 def _rebuilt(like: Any, leaves: Iterator[torch.Tensor]) -> Any:
@@ -190,7 +190,7 @@ def to_numpy(value: Any) -> Array:
         not be timed.
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is not a plain tensor")
+        raise TypeError(f"forward returned a {type(value).__name__}, expected a plain tensor")
     host = value.detach().cpu().contiguous()
     if host.dtype == torch.bfloat16:
         bits: Array = host.view(torch.int16).numpy()

@@ -76,7 +76,7 @@ def torchao_semi_sparse() -> _Torchao:
     import torch
 
     if not torch.cuda.is_available():
-        raise NotImplementedError("2:4 sparse products need kernels of NVIDIA GPUs")
+        raise NotImplementedError("2:4 sparse products need an NVIDIA GPU")
     return torchao(
         "sparsity.sparse_api:SemiSparseWeightConfig", "SparseSemiStructuredTensorCUTLASS"
     )
@@ -87,7 +87,7 @@ def torchao_block_sparse(size: int) -> _Torchao:
     import torch
 
     if not torch.cuda.is_available():
-        raise NotImplementedError("block-sparse products need Triton kernels for GPUs")
+        raise NotImplementedError("block-sparse products need Triton's GPU kernels")
     return torchao(
         "sparsity.sparse_api:BlockSparseWeightConfig", "BlockSparseTensor", blocksize=size
     )
@@ -108,7 +108,7 @@ def qwix(**settings: Any) -> dict[str, Any]:
 def qwix_intx(bits: int, group: int) -> dict[str, Any]:
     """Returns the settings for integers."""
     if bits == 1:
-        raise NotImplementedError("its integers have at least 2 bits")
+        raise NotImplementedError("its integers need at least 2 bits")
     return qwix(weight_qtype=f"int{bits}", tile_size=group)
 
 
@@ -124,7 +124,7 @@ def nncf(mode: str, weight_type: str, **settings: Any) -> _Nncf:
 def nncf_intx(bits: int, group: int) -> _Nncf:
     """Returns the settings for integers."""
     if bits != 4:
-        raise NotImplementedError("it has one scale per group only for 4-bit weights")
+        raise NotImplementedError("it supports one scale per group only for 4-bit weights")
     return nncf("INT4_SYM", "i4", group_size=group, ratio=1.0, all_layers=True)
 
 
@@ -162,7 +162,7 @@ def onnxruntime_intx(bits: int, group: int) -> _OnnxRuntime:
     if bits not in (4, 8):
         raise NotImplementedError("it packs only 4-bit and 8-bit weights")
     if group < 16 or group & (group - 1):
-        raise NotImplementedError("its group sizes are powers of two, 16 or more")
+        raise NotImplementedError("its group sizes must be powers of two, at least 16")
     return functools.partial(_pack, bits, group), "MatMulNBits"
 
 

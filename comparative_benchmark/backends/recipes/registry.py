@@ -1,8 +1,8 @@
-"""The recipes that users can name: built-in ones, plug-ins, and recipes of torchao's guide.
+"""Available recipes: built-in ones, plug-ins, and recipes from torchao's guide.
 
-The functions `torchao`, `qwix`, `nncf` and `library` bind a function of `libraries` to settings.
-Workers call it. This module imports no framework, because the parent process imports the table.
-Users of the guide write recipes into `string_to_config()`.
+The functions `torchao`, `qwix`, `nncf` and `library` bind settings to a function in `libraries`,
+which workers call. This module imports no framework, because the parent process imports it. Users
+of the guide define recipes in `string_to_config()`.
 """
 
 import functools
@@ -34,7 +34,7 @@ _MXFP8 = Grid("fp8", 32, "power of two")
 
 
 def library(function: str, *arguments: Any, **settings: Any) -> Callable[..., Any]:
-    """Returns a function of a recipe's parameters that imports and calls one of `libraries`."""
+    """Returns a function that takes a recipe's parameters, and calls a function in `libraries`."""
     path = f"comparative_benchmark.backends.recipes.libraries:{function}"
     return lambda **values: pkgutil.resolve_name(path)(*arguments, **settings, **values)
 
@@ -45,12 +45,12 @@ nncf = functools.partial(library, "nncf")
 
 
 def _min_db(values: _Values) -> float:
-    """Returns 6 dB per bit, less the noise that layers add; with one bit little signal remains."""
+    """Returns 6 dB per bit, minus the noise that layers add; one bit leaves little signal."""
     return max(6.0 * values["bits"] - 12.0, 3.0)
 
 
 def _integers(values: _Values) -> Grid | None:
-    """Returns the grid of the weights; None for one bit, which libraries round differently."""
+    """Returns the grid for the weights; None for one bit, which libraries round differently."""
     return Grid(f"int{values['bits']}", values["group"]) if values["bits"] > 1 else None
 
 
@@ -66,7 +66,7 @@ RECIPES = (
     # Integers.
     Recipe(
         name="int8wo",
-        description="int8 weights, one scale per output; products in the model's own type",
+        description="int8 weights only, one scale per output",
         min_sqnr_db=30.0,
         rounding=Rounding(weights=Grid("int8")),
         by_nncf_in=("openvino",),
@@ -78,7 +78,7 @@ RECIPES = (
     ),
     Recipe(
         name="int8dq",
-        description="int8 weights and dynamic int8 activations, one scale per row of both",
+        description="int8 weights and dynamic int8 activations, one scale per row",
         min_sqnr_db=25.0,
         rounding=_BOTH_INT8,
         by_backend={
@@ -100,7 +100,7 @@ RECIPES = (
     ),
     Recipe(
         name="intx",
-        description="<bits>-bit weights, one scale per group of inputs; products unchanged",
+        description="<bits>-bit weights only, one scale per <group> inputs",
         parameters=(_BITS, _GROUP),
         min_sqnr_db=_min_db,
         rounding=lambda values: Rounding(weights=_integers(values)),
@@ -114,7 +114,7 @@ RECIPES = (
     ),
     Recipe(
         name="int4wo",
-        description="packed 4-bit weights, one scale per group of inputs; products unchanged",
+        description="packed 4-bit weights only, one scale per <group> inputs",
         parameters=(Parameter(name="group", choices=(32, 64, 128, 256)),),
         min_sqnr_db=10.0,
         rounding=lambda values: Rounding(weights=Grid("int4", values["group"])),
@@ -128,7 +128,7 @@ RECIPES = (
     ),
     Recipe(
         name="int8_dynamic_activation_intx_weight",
-        description="<bits>-bit weights, one scale per group; dynamic int8 activations",
+        description="<bits>-bit weights, one scale per <group> inputs; dynamic int8 activations",
         parameters=(_BITS, _GROUP),
         min_sqnr_db=lambda values: min(_min_db(values), 25.0),
         rounding=lambda values: Rounding(weights=_integers(values), activations=Grid("int8")),
@@ -140,7 +140,7 @@ RECIPES = (
     ),
     Recipe(
         name="gemlitewo",
-        description="4-bit or 8-bit weights with gemlite's Triton kernels",
+        description="4-bit or 8-bit weights only, with gemlite's Triton kernels",
         parameters=(Parameter(name="bits", choices=(4, 8)), _GROUP),
         min_sqnr_db=_min_db,
         lacking={
@@ -150,7 +150,7 @@ RECIPES = (
     # Floating-point numbers.
     Recipe(
         name="float8wo",
-        description="float8 (e4m3) weights, one scale per output; products in the model's own type",
+        description="float8 (e4m3) weights only, one scale per output",
         min_sqnr_db=20.0,
         rounding=Rounding(weights=Grid("fp8")),
         by_backend={
@@ -181,7 +181,7 @@ RECIPES = (
     ),
     Recipe(
         name="mxfp8",
-        description="float8 (e4m3) weights and activations, a power-of-two scale per 32 "
+        description="float8 (e4m3) weights and activations, one power-of-two scale per 32 numbers "
         "(OCP MX 1.0)",
         min_sqnr_db=16.0,
         rounding=Rounding(weights=_MXFP8, activations=_MXFP8),
@@ -192,7 +192,7 @@ RECIPES = (
     ),
     Recipe(
         name="nvfp4",
-        description="float4 (e2m1) weights, a float8 scale per 16 weights; products unchanged",
+        description="float4 (e2m1) weights only, one float8 scale per 16 weights",
         min_sqnr_db=8.0,
         rounding=Rounding(weights=Grid("fp4", 16, "fp8")),
         by_backend={
@@ -202,10 +202,10 @@ RECIPES = (
     ),
     # Fewer weights.
     _SEMI_SPARSE,
-    attrs.evolve(_SEMI_SPARSE, name="2:4", description="another name for semi-sparse"),
+    attrs.evolve(_SEMI_SPARSE, name="2:4", description="alias for semi-sparse"),
     Recipe(
         name="block",
-        description="weights in square blocks of the given size; all-zero blocks are skipped",
+        description="weights in <size> x <size> blocks; all-zero blocks are skipped",
         parameters=(Parameter(name="size"),),
         min_sqnr_db=5.0,
         by_backend={"pt_inductor": library("torchao_block_sparse")},
@@ -213,8 +213,7 @@ RECIPES = (
     # Training.
     Recipe(
         name="int8_weight_only_quantized_training",
-        description="int8 weights, one scale per output, also during training; products in the "
-        "model's own type",
+        description="int8 weights only, one scale per output, also during training",
         min_sqnr_db=28.0,
         rounding=Rounding(weights=Grid("int8")),
         by_backend={
@@ -227,13 +226,13 @@ RECIPES = (
     ),
     Recipe(
         name="int8_mixed_precision_training",
-        description="weights in their own type; factors of forward and backward products converted "
-        "to int8, one scale per row of both",
+        description="weights in the model's own type; factors of forward and backward products "
+        "converted to int8, one scale per row",
         min_sqnr_db=20.0,
         rounding=_BOTH_INT8,
         by_backend={
-            # Without `module_swap`, torchao 0.18 computes nothing in int8: the outputs equal those
-            # of the model without the recipe.
+            # Without `module_swap`, torchao 0.18 computes nothing in int8: the outputs are the same
+            # as without the recipe.
             "pt_inductor": torchao(
                 "prototype.quantized_training:Int8MixedPrecisionTrainingConfig",
                 "Int8MixedPrecisionTrainingLinear",
@@ -245,8 +244,8 @@ RECIPES = (
     ),
     Recipe(
         name="float8_tensorwise_training",
-        description="weights in their own type; factors of products converted to float8 (e4m3; "
-        "e5m2 for gradients), one scale per tensor",
+        description="weights in the model's own type; factors of products converted to float8 "
+        "(e4m3; e5m2 for gradients), one scale per tensor",
         min_sqnr_db=14.0,
         rounding=_BOTH_FP8_TENSOR,
         by_backend={"pt_inductor": library("torchao_float8_training")},
@@ -257,9 +256,9 @@ RECIPES = (
 
 
 GROUP = "comparative_benchmark.recipes"
-# The backend that applies recipes of torchao's guide.
+# The backend that applies recipes from torchao's guide.
 GUIDE_BACKEND = "pt_inductor"
-# The function has no minimum: below the lowest one of the table, no signal remains.
+# The guide defines no minimum. Below this ratio, no signal remains.
 _GUIDE_MIN_SQNR_DB = 5.0
 # By name; these recipes have no parameters.
 _from_guide: dict[str, Recipe] = {}
@@ -267,23 +266,23 @@ _from_guide: dict[str, Recipe] = {}
 
 @functools.cache
 def recipes() -> Mapping[str, Recipe]:
-    """Returns all recipes by name, except recipes of torchao's guide."""
+    """Returns all recipes by name, except the ones from torchao's guide."""
     # Older installations still register the built-in recipes, in modules that no longer exist.
     table = {
         plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Recipe, built_in=False))
     }
-    # A plug-in cannot replace a built-in one.
+    # A plug-in cannot replace a built-in recipe.
     table.update((recipe.name, recipe) for recipe in RECIPES)
     return {name: table[name] for name in sorted(table)}
 
 
 def accept_from_guide(name: str) -> guide_functions.Refusal | None:
-    """Accepts a name if `string_to_config()` of torchao's guide makes a configuration of it.
+    """Accepts a name if `string_to_config()` in torchao's guide makes a configuration for it.
 
-    A child process imports the function: this process imports no framework.
+    A child process imports the function, because this process imports no framework.
 
     Returns:
-      Why the function makes none; None if the name is a recipe from now on.
+      The reason if the name is refused; None if it is now the name of a recipe.
     """
     if refusal := guide_functions.why_no_recipe(name):
         return refusal
@@ -292,10 +291,10 @@ def accept_from_guide(name: str) -> guide_functions.Refusal | None:
 
 
 def accept_options(options: Collection[str], known: Collection[str]) -> None:
-    """Accepts, in a worker, the names that the parent has accepted.
+    """Accepts, in a worker, the names that the parent process has accepted.
 
     Args:
-      options: options of a compiler.
+      options: compiler options.
       known: options that the compiler itself defines.
     """
     for option in options:
@@ -306,15 +305,15 @@ def accept_options(options: Collection[str], known: Collection[str]) -> None:
 def _accept(name: str) -> None:
     _from_guide[name] = Recipe(
         name=name,
-        description=f"from string_to_config() of {guide_functions.FILE}",
+        description=f"from string_to_config() in {guide_functions.FILE}",
         min_sqnr_db=_GUIDE_MIN_SQNR_DB,
         by_backend={GUIDE_BACKEND: _guide_configuration},
     )
 
 
 def _guide_configuration(label: str) -> tuple[Any, None]:
-    """Returns torchao's configuration; the class of weights that it makes is unknown."""
-    # The function passes unknown names to `parse`, which must not return to the function.
+    """Returns torchao's configuration, and None for the unknown class of its weights."""
+    # The function passes unknown names to `parse`, which must not call the function again.
     accepted = dict(_from_guide)
     _from_guide.clear()
     try:
@@ -327,10 +326,10 @@ def _guide_configuration(label: str) -> tuple[Any, None]:
 
 
 def parse(text: str) -> Chosen:
-    """Returns the recipe with parameters that `text` names; all of it must match.
+    """Returns the recipe and its parameters for a name such as `intx-4-64`.
 
     Raises:
-      RecipeError: it does not name one.
+      RecipeError: the recipe does not exist, or its parameters are invalid.
     """
     if text in _from_guide:
         return Chosen(label=text, recipe=_from_guide[text], values={"label": text})
@@ -352,20 +351,20 @@ def parse(text: str) -> Chosen:
 
 
 def chosen_among(options: Iterable[str]) -> Chosen | None:
-    """Returns the recipe among the options of a compiler; None without one.
+    """Returns the recipe among a compiler's options; None if they contain none.
 
     Raises:
-      RecipeError: there are two.
+      RecipeError: there are several.
     """
     chosen = [parse(option) for option in options if is_one(option)]
     if len(chosen) > 1:
         both = " and ".join(item.label for item in chosen)
-        raise RecipeError(f"{both} cannot be applied together; choose one recipe")
+        raise RecipeError(f"{both} cannot be combined; choose one recipe")
     return chosen[0] if chosen else None
 
 
 def is_one(text: str) -> bool:
-    """Returns whether a text is the name of a recipe with its parameters."""
+    """Returns whether a text is a recipe name with valid parameters."""
     try:
         parse(text)
     except RecipeError:

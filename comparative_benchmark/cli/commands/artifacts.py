@@ -101,7 +101,7 @@ def generate(options: argparse.Namespace) -> int:
         settings = ExportSettings(run=run_settings, date=_date)
         subjects, failures = selection.subjects(cases, settings.run, screen.preparing)
         for model, ended in failures.items():
-            screen.say(f"{model}: no inputs and truth (in {ended.phase}: {ended.reason})", "red")
+            screen.say(f"{model}: inputs and truth failed in {ended.phase}: {ended.reason}", "red")
         try:
             plans = [generation.plan(subject, types) for subject in subjects]
         except UnknownKindError as error:
@@ -134,7 +134,7 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
     there = [case.model.name for case in cases if (root / case.model.name).exists()]
     if there and not resume:
         raise UsageError(
-            f"{root / there[0]} exists already; choose another directory with -o, remove it, or "
+            f"{root / there[0]} already exists; remove it, choose another directory with -o, or "
             "skip existing models with --resume"
         )
     return [case for case in cases if case.model.name not in there]
@@ -151,7 +151,7 @@ def _date() -> str:
         )
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"{_DATE_VARIABLE}={given!r} is not a number of seconds since 1970-01-01"
+            f"{_DATE_VARIABLE}={given!r} is invalid; expected seconds since 1970-01-01"
         ) from error
     return now.isoformat(timespec="seconds")
 
@@ -162,8 +162,8 @@ def _no_match(name: str | None, every: Sequence[BenchmarkCase]) -> str:
     nearest = difflib.get_close_matches(letters, names, n=3, cutoff=0.3)
     lines = [f"no model is named {name!r} (the expression must match the whole name)"]
     if nearest:
-        lines += ["nearest names:", *(f"  {item}" for item in nearest)]
-    return "\n".join([*lines, "`cbs list` shows all"])
+        lines += ["similar names:", *(f"  {item}" for item in nearest)]
+    return "\n".join([*lines, "`cbs list` prints all models"])
 
 
 def publish(options: argparse.Namespace) -> int:
@@ -197,7 +197,7 @@ def publish(options: argparse.Namespace) -> int:
             _write(options.lock, locks, screen)
         else:
             urls = " ".join(lock.url for lock in locks.values())
-            screen.say(f"to use them: cbs artifacts lock {urls} -o artifacts/locks/NAME.json")
+            screen.say(f"to use the models: cbs artifacts lock {urls} -o artifacts/locks/NAME.json")
     return EXIT_FAILED if failed else EXIT_OK
 
 
@@ -257,7 +257,7 @@ def _show(report: PublishReport, screen: Screen, *, dry_run: bool) -> None:
         for file in report.files:
             screen.say(f"  {file.action.value:<12}  {human_bytes(file.size_bytes):>10}  {file.url}")
     for name in report.strays:
-        screen.say(f"  {name} is not in the manifest; it was not published", "yellow")
+        screen.say(f"  not published: {name} is not in the manifest", "yellow")
 
 
 def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> None:
@@ -275,7 +275,7 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
         )
     used = locks_dir()
     if path.absolute().parent != used:
-        screen.say(f"runs read only the lock files in {used} (${LOCKS_DIR_VARIABLE})")
+        screen.say(f"runs read lock files only from {used} (${LOCKS_DIR_VARIABLE})")
     if local := sorted(model for model in entries if not urlsplit(entries[model].url).scheme):
         screen.say(
             f"{', '.join(local)}: locked to a local path, which other machines cannot fetch from",
@@ -357,11 +357,11 @@ def _nothing(name: str | None) -> str:
     if not locked:
         return (
             f"{directory} contains no locks; create one with `cbs artifacts lock URL... -o FILE`, "
-            "or run `cbs artifacts fetch --url URL`, which needs no lock"
+            "or run `cbs artifacts fetch --url URL`, which does not require a lock"
         )
     return (
         f"no locked model is named {name!r} (the expression must match the whole name); "
-        f"{directory} locks {', '.join(locked[:5])}{' ...' if len(locked) > 5 else ''}"
+        f"locked in {directory}: {', '.join(locked[:5])}{' ...' if len(locked) > 5 else ''}"
     )
 
 
@@ -450,8 +450,8 @@ def verify(options: argparse.Namespace) -> int:
         screen.say("run `cbs artifacts fetch` to fetch locked artifacts again")
     if damaged:
         screen.say(
-            "the next run fetches damaged workloads again if they are locked, or generates them "
-            "with --generate-artifacts; remove the folder of a damaged checkpoint"
+            "on the next run, damaged workloads are fetched again if they are locked, or generated "
+            "with --generate-artifacts; remove the folder that contains a damaged checkpoint"
         )
     return EXIT_WRONG if removed or damaged else EXIT_OK
 
@@ -494,7 +494,7 @@ def rm(options: argparse.Namespace) -> int:
     if unknown := [name for name in options.models if name not in known]:
         choices = ", ".join(known[:5]) + (" ..." if len(known) > 5 else "") or "nothing"
         raise UsageError(
-            f"{cache.directory} contains no artifacts of {unknown[0]!r}; it contains {choices}"
+            f"{cache.directory} contains no artifacts for {unknown[0]!r}; it contains {choices}"
         )
     for name in dict.fromkeys(options.models):
         digests = {sha for model in models if model.model == name for sha in model.digests - {""}}

@@ -128,7 +128,7 @@ def _run(options: argparse.Namespace) -> int:
     chosen = benches(options)
     base = workspace.base_dir(options.base)
     if options.env and options.use_current_env:
-        raise UsageError("--env and --use-current-env exclude each other; leave one out")
+        raise UsageError("--env and --use-current-env cannot be combined; use one of them")
     try:
         named = interpreters(options.env) if options.env else {}
     except UnusableEnvironmentError as error:
@@ -190,7 +190,7 @@ def _rows(options: argparse.Namespace) -> list[table.Row]:
         return table.rows(benches(options), results)
     rows = table.rows_of(results)
     if not rows:
-        raise UsageError(f"{results_path(options)} has no results from `cbs bench run`")
+        raise UsageError(f"{results_path(options)} contains no results from `cbs bench run`")
     return rows
 
 

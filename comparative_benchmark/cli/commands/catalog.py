@@ -49,7 +49,7 @@ def installed_backends(options: argparse.Namespace) -> int:
             names = [*compiler.options, *(["RECIPE"] if compiler.takes_recipes else [])]
             choices = "".join(f" [+{name}]" for name in names)
             print(f"  {backend.name}:{compiler.name}{choices}  {compiler.description}")
-    print("a RECIPE is one of")
+    print("RECIPE is one of:")
     for recipe in recipes().values():
         where = ", ".join(recipe.by_backend) or "nowhere"
         print(f"  {recipe.usage}  {recipe.description} ({where})")
@@ -98,7 +98,7 @@ def check_model(options: argparse.Namespace) -> int:
             timeout_s=options.timeout,
         )
     if options.name is None:
-        raise UsageError("give a model name or --torchbench PATH")
+        raise UsageError("specify a model name or --torchbench PATH")
     return model_check.check_model(
         options.name,
         frameworks=options.framework,

@@ -23,8 +23,8 @@ from openxla.benchmark.installation import root_dir
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
 _NOTHING_UNCHANGED = (
-    "--noise-floor: no unchanged program was measured twice. Measure a competitor whose compiled "
-    "program has a digest (not eager) in two runs, on one machine with the same packages"
+    "--noise-floor: no unchanged program was measured twice. On one machine, with the same "
+    "packages, measure a competitor whose compiled program has a digest (not eager) in two runs"
 )
 
 
@@ -39,14 +39,14 @@ def run(options: argparse.Namespace) -> int:
     threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
-            f"cbs: --threads {threads} is not from 1 to {usable_cpus()} (usable CPUs)",
+            f"cbs: --threads must be from 1 to {usable_cpus()} (usable CPUs), got {threads}",
             file=sys.stderr,
         )
         return EXIT_FAILED
     if options.device not in roofs.ACCELERATORS:
         known = ", ".join(roofs.ACCELERATORS)
         print(
-            f"cbs: no ceilings exist for -device {options.device!r}; choices: {known}",
+            f"cbs: ceilings are unavailable for -device {options.device!r}; choices are {known}",
             file=sys.stderr,
         )
         return EXIT_FAILED
@@ -211,7 +211,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
             out.print(Text(f"    effect: {finding.cost}"), soft_wrap=True)
             if finding.fix:
                 out.print(Text(f"    fix:    {finding.fix}"), soft_wrap=True)
-    out.print("\ncommands that check each value:")
+    out.print("\ncommands to check each value:")
     for finding in findings:
         out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
 

@@ -100,11 +100,11 @@ def _print_submitting(done: Submitting) -> int:
         print(f"refused: class {name}: {reason}")
     if done.left:
         later = (
-            "a job in the queue submits them later"
+            "a queued job will submit them later"
             if done.continues
-            else "submit again when there is room"
+            else "submit again when the queue has room"
         )
-        print(f"the queue is full: {_many(done.left, 'job')} left; {later}")
+        print(f"the queue is full: {_many(done.left, 'job')} not submitted; {later}")
     if done.refused:
         return EXIT_FAILED
     return EXIT_MISSING if done.unsupported else EXIT_OK
@@ -161,7 +161,7 @@ def _collect_exported(options: argparse.Namespace, fleet: Fleet) -> int:
     spool = Spool(options.exported)
     plan = load_plan(spool.plan_file)
     if plan is None:
-        raise UsageError(f"{options.exported} has no plan; `cbs fleet export` writes one")
+        raise UsageError(f"{options.exported} has no plan; create one with `cbs fleet export`")
     done = _merge(options, fleet, plan, spool)
     status = {
         job.key: Standing(State.DONE) if job.key in done.jobs else _without_queue(job, spool)
@@ -186,12 +186,12 @@ def _merge(
     name = "-".join(filter(None, (fleet.name, options.campaign)))
     output = options.output or Path("results") / f"{name}.json"
     done = collecting.collect(plan, spool, output)
-    known = f", {done.known} known already" if done.known else ""
+    known = f", {done.known} already known" if done.known else ""
     print(f"{_many(done.results, 'new result')}{known}: {output}")
     if done.restarted:
-        print(f"{_many(len(done.restarted), 'job')} ended only after a restart")
+        print(f"{_many(len(done.restarted), 'job')} finished only after a restart")
     if done.shared:
-        print(f"{_many(done.shared, 'result')} of shared nodes: kept, but not ranked")
+        print(f"{_many(done.shared, 'result')} from shared nodes: kept, but not ranked")
     for file, reason in done.damaged.items():
         print(f"damaged: {file}: {reason}")
     for file in done.foreign[:_MOST_SHOWN]:
@@ -283,7 +283,7 @@ def _agent(_: argparse.Namespace) -> int:
     try:
         print(json.dumps(host_queue.answer(json.load(sys.stdin))))
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"the request is malformed: {error}") from error
+        raise UsageError(f"malformed request: {error}") from error
     return EXIT_OK
 
 

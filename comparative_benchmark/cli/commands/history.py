@@ -21,7 +21,7 @@ try:
     from comparative_benchmark.reporting.history.findings import Kind, as_json, changed_text
     from comparative_benchmark.reporting.history.rows import COLUMNS, DamagedRowError
 except ModuleNotFoundError as missing:
-    raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
+    raise UsageError(f"{missing.name} not found; run {install_command('history')}") from missing
 
 # Fits a screen; not applied to output for programs.
 _TABLE_LIMIT = 50
@@ -73,7 +73,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
             with _replacing(options.output) as path:
                 write_parquet(path, COLUMNS, records)
         except ModuleNotFoundError as error:
-            raise UsageError(f"Parquet needs {error.name}: {install_command('history')}") from error
+            raise UsageError(f"{error.name} not found; run {install_command('history')}") from error
         return EXIT_OK
     with _text_output(options.output) as file:
         if options.format == "csv":
@@ -85,7 +85,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     if options.format == "table" and options.limit is None and options.output is None:
         total = queries.count(database, which)
         if total > _TABLE_LIMIT:
-            print(f"the newest {_TABLE_LIMIT} of {total} results; use --limit N to print more")
+            print(f"showing the newest {_TABLE_LIMIT} of {total} results; use --limit N for more")
     return EXIT_OK
 
 
@@ -163,7 +163,7 @@ def _print_report(report: regressions.Report) -> None:
     print(
         f"{report.series} trends: {counts[Kind.STEP]} steps, {counts[Kind.STATUS]} newly failing, "
         f"{counts[Kind.MISSING]} missing, {withheld} withheld"
-        + (f"; {report.short} are too short to detect steps" if report.short else "")
+        + (f"; {report.short} trends are too short to detect steps" if report.short else "")
     )
 
 

@@ -115,7 +115,7 @@ def _own_cases(
     if refusal := guide_functions.why_no_model(name, shape, data_type):
         raise UsageError(f"{operators.unknown(name)}; {refusal.clause}{guide_functions.MODEL_HINT}")
     if options.backward:
-        raise UsageError(f"{name} runs forward only; omit --backward")
+        raise UsageError(f"{name} supports only the forward pass; omit --backward")
     return [guide_functions.case(name, shape, data_type) for shape in sizes]
 
 
@@ -133,7 +133,7 @@ def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
         else:
             chosen += shapes.named(text, lowest=options.min_power, highest=options.max_power)
     if not chosen:
-        raise UsageError(f"--shapes {asked} has no shape within these powers")
+        raise UsageError(f"--shapes {asked}: no shape is between --min-power and --max-power")
     return shapes.distinct(chosen)
 
 
@@ -164,11 +164,9 @@ def sweep(options: argparse.Namespace) -> int:
     if options.from_model is None:
         return _race(options, selected(options))[0]
     if options.op not in ("matmul", "linear"):
-        raise UsageError("--from-model races matrix products; use --op matmul or --op linear")
+        raise UsageError("--from-model races only matrix products; use --op matmul or --op linear")
     if options.backward:
-        raise UsageError(
-            "--from-model cannot be combined with --backward; its model runs forward only"
-        )
+        raise UsageError("--from-model supports only the forward pass; omit --backward")
     _refuse_defined(options, "from_model")
     model = products_of(options.from_model)
     chosen = [*cases([options.op], model.counts, [model.data_type]), *model.cases]
@@ -180,7 +178,7 @@ def _refuse_defined(options: argparse.Namespace, source: str) -> None:
     for name in _DEFINED_BY[source]:
         if getattr(options, name) is not None:
             spelt, by = (f"--{text.replace('_', '-')}" for text in (name, source))
-            raise UsageError(f"{by} and {spelt} cannot be combined: {by} defines it; omit {spelt}")
+            raise UsageError(f"{by} and {spelt} cannot be combined; {by} already sets this value")
 
 
 def _race(
@@ -222,7 +220,7 @@ def _run_guide(options: argparse.Namespace) -> int:
     config = read(options.config, highest=options.max_power)
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     for path in (csv_file, json_file):
-        check_place(path, "the guide's table")
+        check_place(path, "table")
     device, profile, codes, tables = options.device, options.profile, [], []
     picture, budget_s, started = options.plot, options.budget, time.monotonic()
     for model in config.models:
@@ -239,7 +237,7 @@ def _run_guide(options: argparse.Namespace) -> int:
     lines = [line for table in tables for line in table.lines()]
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
-    print(f"guide tables: {csv_file}, {json_file}")
+    print(f"torchao tables: {csv_file}, {json_file}")
     # Recipes that torchao does not support here are rows with a reason, not failures.
     worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)
     return next((code for code in worst_first if code in codes), EXIT_OK)

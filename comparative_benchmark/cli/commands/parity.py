@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
       UsageError: an option is invalid.
     """
     if options.resume and options.output is None:
-        raise UsageError("--resume needs the output file of the earlier run; name it with -o")
+        raise UsageError("--resume requires the earlier run's output file; pass it with -o")
     device = find_device(options.device)
     screen = Screen(verbose=options.verbose, keeps_logs=options.output is not None)
     cells = _cells(options, device, screen)
@@ -194,7 +194,7 @@ def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> l
     rows = [row for row in rows if row.cases]
     competitors = _competitors(options.backend, device, screen)
     if not rows or not competitors:
-        raise UsageError("nothing to run: no selected workload, or no backend is installed")
+        raise UsageError("nothing to run: no workload is selected, or no backend is installed")
     return grid.cells(rows, grid.columns(frameworks, competitors), device)
 
 
@@ -217,14 +217,14 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
         return parse_competitors(text, device.accelerator_type)
     competitors, absent = installed_competitors(device.accelerator_type, variants=False)
     for name, absence in absent.items():
-        screen.say(f"{name} is skipped: {absence.sentence}", style="yellow")
+        screen.say(f"skipping {name}: {absence.sentence}", style="yellow")
     return competitors
 
 
 def _settings(options: argparse.Namespace, device: DeviceSpec, spare: Path) -> RunSettings:
     output: Path | None = options.output
     if output is not None and output.is_dir():
-        raise UsageError(f"-o {output} cannot be written: it is a directory")
+        raise UsageError(f"-o {output} is a directory; choose a file")
     log_dir = output.absolute().with_suffix(".logs") if output else spare
     return settings_of(
         device,

@@ -65,7 +65,7 @@ def compare(options: argparse.Namespace) -> int:
     except (ReportError, ResultsFileError, ModuleNotFoundError) as error:
         if options.history:
             raise UsageError(str(error)) from error
-        Console().say(f"without the history: {error}")
+        Console().say(f"comparing without the history: {error}")
         comparisons = _comparisons(old, new, options, lambda _: ())
     summary = comparing.summarize_comparisons(comparisons)
     beside = remarks(old, new, comparisons)
@@ -104,7 +104,7 @@ def show(options: argparse.Namespace) -> int:
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
     cases = cases_of(document)
     if not cases:
-        print(f"{options.results} has no results yet{_unfinished(options.results)}")
+        print(f"{options.results} contains no results yet{_unfinished(options.results)}")
         return EXIT_OK
     baseline = _competitor(options.baseline) if options.baseline else usual_baseline(cases)
     if options.json:
@@ -121,7 +121,7 @@ def _unfinished(results: Path) -> str:
     if not entries:
         return ""
     trials = len({entry.key for entry in entries})
-    return f"; {len(entries)} processes of {trials} trials are kept: --resume continues with them"
+    return f"; {len(entries)} processes for {trials} trials are saved: continue with --resume"
 
 
 def report(options: argparse.Namespace) -> int:
@@ -134,7 +134,7 @@ def report(options: argparse.Namespace) -> int:
       UsageError: no output was requested, or it cannot be written; the message gives the reason.
     """
     if not (options.output or options.markdown or options.chart):
-        raise UsageError("nothing to write: give -o FILE.html, --markdown FILE|- or --chart FILE")
+        raise UsageError("nothing to write: pass -o FILE.html, --markdown FILE|- or --chart FILE")
     baseline, since = _report_baseline(options)
     # Markdown on standard output is meant for a pipe: print nothing else there.
     to = sys.stderr if options.markdown == _STANDARD_OUTPUT else sys.stdout
@@ -247,7 +247,7 @@ def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
         run = str(max(began, key=lambda name: (began[name], name)))
     chosen = [result for result in results if result.run_id == run]
     if not chosen:
-        raise UsageError(f"no results of run {run!r}; choices are {', '.join(map(str, began))}")
+        raise UsageError(f"no results from run {run!r}; choices are {', '.join(map(str, began))}")
     return chosen
 
 
@@ -266,7 +266,7 @@ def write(exported: Exported, output: str) -> list[Path]:
         return []
     path = Path(output)
     if path.is_dir():
-        raise UsageError(f"{output} is a directory; name a file in it")
+        raise UsageError(f"{output} is a directory; choose a file")
     write_atomically(path, exported.files[""])
     return [path]
 
@@ -274,7 +274,7 @@ def write(exported: Exported, output: str) -> list[Path]:
 def _write_directory(exported: Exported, output: str) -> list[Path]:
     directory = Path(output)
     if output == _STANDARD_OUTPUT or directory.is_file():
-        raise UsageError("this format consists of several files; name a directory with -o")
+        raise UsageError("this format consists of several files; choose a directory with -o")
     paths = []
     for name, content in exported.files.items():
         path = directory / name
@@ -311,7 +311,7 @@ def import_(options: argparse.Namespace) -> int:
     try:
         from comparative_benchmark.reporting.history.database import Database, import_files
     except ModuleNotFoundError as error:
-        raise UsageError(f"the history needs {error.name}: {install_command('history')}") from error
+        raise UsageError(f"{error.name} not found; run {install_command('history')}") from error
     database = Database(options.db)
     try:
         imported = import_files(
@@ -339,14 +339,14 @@ def _dry_run(options: argparse.Namespace) -> int:
             print(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
         read += len(contents.results)
         refused += len(contents.refused)
-    _tell(f"{read} results read, nothing stored")
+    _tell(f"{read} results read, none stored")
     return _exit_code(read, refused)
 
 
 def _read_foreign(path: Path, name: str) -> Contents:
     contents = read_file(path, name)
     if contents.skipped:
-        _tell(f"{path}: {contents.skipped} configurations are marked as not run")
+        _tell(f"{path}: skipped {contents.skipped} configurations that are marked as not run")
     return contents
 
 

@@ -126,7 +126,7 @@ def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
         paths = _last_two(options.files[0], options)
     else:
         raise UserbenchmarkError(
-            "compare requires two metrics files, or one NAME, or two folders of metrics files"
+            "compare requires one NAME, two metrics files, or two folders of metrics files"
         )
     control, treatment = (read_metrics(path) for path in paths)
     return control, treatment
@@ -140,7 +140,7 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
     if len(paths) < 2:
         raise UserbenchmarkError(
             f"compare requires two metrics files, but {output} has {len(paths)}; "
-            f"run cbs userbenchmark run {name}"
+            f"run `cbs userbenchmark run {name}`"
         )
     print(printable(f"control: {paths[0]}\ntreatment: {paths[1]}"), file=sys.stderr)
     return paths
@@ -154,7 +154,7 @@ def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | Non
         if options.directory is not None:
             raise
         print(
-            f"cbs: no userbenchmark {name!r} here; comparing its metrics with a 7 % threshold",
+            f"cbs: userbenchmark {name!r} not found; comparing metrics with a 7 % threshold",
             file=sys.stderr,
         )
         return None

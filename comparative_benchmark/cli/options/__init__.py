@@ -1,1 +1,1 @@
-"""Options of commands; apart from the commands, so that help loads fast."""
+"""Command-line options, separate from the commands so that help loads fast."""

@@ -17,20 +17,20 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     _add_variant(install)
     prepare = actions.add_parser("prepare", help="fetch data and weights, with network access")
     _add_bench_selection(prepare)
-    _add_bench_run(actions.add_parser("run", help="measure, without network access"))
+    _add_bench_run(actions.add_parser("run", help="measure benchmarks, without network access"))
     dev = actions.add_parser("dev", help="open a shell in a benchmark's environment")
     _add_bench_selection(dev)
     dev.add_argument(
-        "-c", dest="shell_command", metavar="COMMAND", help="run this command instead of a shell"
+        "-c", dest="shell_command", metavar="COMMAND", help="command to run instead of a shell"
     )
     _add_pin(actions.add_parser("pin", help="lock requirements for an architecture"))
     report = actions.add_parser("report", help="print a table of the latest results")
     _add_bench_selection(report)
     _add_results(report)
     report.add_argument(
-        "--compare", "--baseline", type=Path, metavar="FILE", help="results to compare with"
+        "--compare", "--baseline", type=Path, metavar="FILE", help="results file to compare with"
     )
-    summary = actions.add_parser("summary", help="write the numbers in the table as JSON")
+    summary = actions.add_parser("summary", help="write the numbers from the table as JSON")
     _add_bench_selection(summary)
     _add_results(summary)
     summary.add_argument(
@@ -43,18 +43,18 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
         "--directory",
         type=Path,
         default=Path("benchmarks"),
-        help="parent folder of the benchmark (default: %(default)s/)",
+        help="parent directory of the benchmark (default: %(default)s/)",
     )
     copying = actions.add_parser(
-        "cp-template", help="copy a template folder, and put the new name into its files"
+        "cp-template", help="copy a template directory, and rename the benchmark in its files"
     )
-    copying.add_argument("template", type=Path, metavar="TEMPLATE", help="benchmarks/_template")
+    copying.add_argument("template", type=Path, metavar="TEMPLATE", help="directory to copy")
     copying.add_argument(
-        "target", type=Path, metavar="FOLDER", help="folder to write, e.g. benchmarks/ornatebench"
+        "target", type=Path, metavar="DIR", help="new directory, e.g. benchmarks/ornatebench"
     )
     actions.add_parser(
         "shim",
-        help="print shell functions `milabench` and `cp-template`; define them by "
+        help="print the shell functions `milabench` and `cp-template`; define them with "
         'eval "$(cbs bench shim)"',
     )
 
@@ -62,42 +62,45 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_bench_selection(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
-        "--config", type=Path, metavar="FILE", help="YAML file of benchmarks (or $MILABENCH_CONFIG)"
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="YAML file with the benchmarks (default: $MILABENCH_CONFIG)",
     )
     add(
         *("--base", "--root"),
         dest="base",
         type=Path,
         metavar="DIR",
-        help="folder for environments, data and runs (or $MILABENCH_BASE; default: in the artifact "
-        "root)",
+        help="directory for environments, data and runs (default: $MILABENCH_BASE, or milabench in "
+        "the artifact root)",
     )
     add(
         "--use-current-env",
         action="store_true",
-        help="run in the active environment without installing anything",
+        help="run in the active environment, without installing anything",
     )
     add(
         "--override",
         action="append",
         default=[],
         metavar="NAME.KEY=VALUE",
-        help="override a value of the configuration (repeatable); NAME can be * for all "
-        "benchmarks, and KEY can contain dots",
+        help="override a configuration value; may be repeated. NAME can be * for all benchmarks, "
+        "and KEY can contain dots",
     )
     add(
         "--system",
         type=Path,
         metavar="FILE",
-        help="milabench's YAML description of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
+        help="milabench's YAML file for the machine (default: $MILABENCH_SYSTEM, or CONFIG.system)",
     )
-    for name, what in (("select", "use only"), ("exclude", "leave out")):
+    for name, what in (("select", "use only"), ("exclude", "skip")):
         add(
             f"--{name}",
             action="append",
             default=[],
             metavar="NAME[,NAME]",
-            help=f"{what} these benchmarks: names, groups, install groups, tags or folders",
+            help=f"{what} these benchmarks: names, groups, install groups, tags or directories",
         )
 
 
@@ -105,7 +108,7 @@ def _add_variant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--variant",
         metavar="NAME",
-        help="variant of the requirements: unpinned, cuda, rocm ... (default: as configured)",
+        help="requirements variant, e.g. unpinned, cuda or rocm (default: as configured)",
     )
 
 
@@ -121,17 +124,16 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench_run(parser: argparse.ArgumentParser) -> None:
     _add_bench_selection(parser)
-    add_options(
-        parser, "output", metavar="FILE", help="results file (default: results.json in --base)"
-    )
+    text = "results file to write, or to add results to (default: results.json in --base)"
+    add_options(parser, "output", metavar="FILE", help=text)
     add = parser.add_argument
-    add("--run-name", metavar="NAME", help="name of the output folder (default: the start time)")
+    add("--run-name", metavar="NAME", help="name of the run's directory (default: the start time)")
     add(
         "--repeat",
         type=count(1),
         default=1,
         metavar="N",
-        help="replicates of each benchmark (default: 1)",
+        help="number of replicates of each benchmark (default: 1)",
     )
     add(
         "--dash",
@@ -139,27 +141,27 @@ def _add_bench_run(parser: argparse.ArgumentParser) -> None:
         const="short",
         default="no",
         choices=("short", "long", "no"),
-        help="show losses, rates and progress during the run",
+        help="show losses, rates and progress during the run (default: no)",
     )
     add(
         "--alone",
         action="store_true",
-        help="if a benchmark runs several processes at once, also run one alone, to show how much "
+        help="also run one process alone if a benchmark runs several in parallel, to show how much "
         "they slow each other down",
     )
     add(
         "--auto-batch",
         action="store_true",
-        help="for benchmarks with auto_batch(N), first try N, 2 N, 4 N ..., and use the size with "
-        "the highest rate",
+        help="for benchmarks with auto_batch(N), first try the batch sizes N, 2 N, 4 N ..., then "
+        "use the fastest",
     )
     add(
         "--env",
         metavar="NAME=PATH,...",
-        help="race environments: in each replicate (--repeat), run each benchmark in each "
-        "environment; install nothing",
+        help="Python environments to run each benchmark in, e.g. old=venv-1,new=venv-2. Each "
+        "replicate (--repeat) uses all of them; nothing is installed",
     )
-    add("--fulltrace", action="store_true", help="show the output of the scripts")
+    add("--fulltrace", action="store_true", help="show the scripts' output")
     add("--no-report", action="store_true", help="do not print the table")
 
 
@@ -168,7 +170,7 @@ def _add_pin(parser: argparse.ArgumentParser) -> None:
     _add_variant(parser)
     add = parser.add_argument
     add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE")
-    add("--from-scratch", action="store_true", help="ignore the existing lock")
+    add("--from-scratch", action="store_true", help="ignore the existing lock file")
     add(
         "--pip-compile",
         nargs=argparse.REMAINDER,
@@ -180,16 +182,15 @@ def _add_pin(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("old", type=Path, metavar="OLD", help="results to compare with")
-    add("new", type=Path, metavar="NEW", help="results to judge")
-    add_options(parser, "threshold")
-    add_options(parser, "json")
+    add("old", type=Path, metavar="OLD", help="results file to compare with")
+    add("new", type=Path, metavar="NEW", help="results file to judge")
+    add_options(parser, "threshold", "json")
 
 
 def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of `cbs userbenchmark`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="list the userbenchmarks")
+    listing = actions.add_parser("list", help="list all userbenchmarks")
     add_options(listing, "json")
     listing.add_argument(
         "--schedule", help="list only userbenchmarks with this CI schedule, e.g. nightly"
@@ -197,7 +198,7 @@ def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
     run = actions.add_parser("run", help="run a userbenchmark in a separate process")
     _add_name_and_arguments(run)
     add_options(
-        run, "timeout", default=None, help="time limit of the run in seconds (default: no limit)"
+        run, "timeout", default=None, help="time limit in seconds for the run (default: no limit)"
     )
     _add_output_folder(run)
     _add_compare(actions.add_parser("compare", help="compare two metrics files"))
@@ -206,7 +207,7 @@ def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in actions.choices.values():
         action.add_argument(
-            "--directory", type=Path, help="folder of userbenchmarks (default: userbenchmark/)"
+            "--directory", type=Path, help="directory of userbenchmarks (default: userbenchmark/)"
         )
 
 
@@ -214,13 +215,13 @@ def _add_name_and_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         metavar="NAME",
-        help="name of the userbenchmark, as `cbs userbenchmark list` prints it",
+        help="name of the userbenchmark, as printed by `cbs userbenchmark list`",
     )
     parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="ARGS",
-        help="all following arguments, passed to its function run(args)",
+        help="arguments to pass to the userbenchmark's function run(args)",
     )
 
 
@@ -229,8 +230,8 @@ def _add_output_folder(parser: argparse.ArgumentParser) -> None:
         parser,
         "output",
         metavar="DIR",
-        help="folder for all output (default: .userbenchmark/ next to --directory; for bisect, a "
-        "folder in results/bisect/)",
+        help="directory to write to (default: .userbenchmark/ next to --directory; for bisect, a "
+        "directory in results/bisect/)",
     )
 
 
@@ -239,27 +240,28 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="two metrics files, control and treatment; or one NAME, to compare its last two; or "
-        "two folders, to compare several runs by the intervals of their metrics",
+        help="metrics files to compare, control and treatment. Instead of two files, you can give "
+        "one NAME, to compare its last two runs, or two directories, to compare several runs",
     )
     parser.add_argument(
         "--markdown",
         type=Path,
         metavar="FILE",
-        help="write a table of all metrics of two folders",
+        help="file to write a table of all metrics to; requires two directories",
     )
-    parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the regression file")
+    text = "regression file to write, in TorchBench's format"
+    parser.add_argument("--yaml", type=Path, metavar="FILE", help=text)
     parser.add_argument(
         "--issue",
         type=Path,
         metavar="FILE",
-        help="write the text of an issue, if anything changed",
+        help="file to write the text of a GitHub issue to, if anything changed",
     )
     parser.add_argument(
         "--owner",
         action="append",
         default=[],
-        help="person to mention in the issue; may be repeated",
+        help="GitHub user to mention in the issue; may be repeated",
     )
     add_options(parser, "json")
     _add_output_folder(parser)
@@ -275,14 +277,14 @@ def _add_bisect(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="requirements file for the environments, in addition to the package and the suite's "
-        "own requirements",
+        "requirements",
     )
-    add("--runs", type=int, default=3, metavar="N", help="runs for each side (default: 3)")
+    add("--runs", type=int, default=3, metavar="N", help="number of runs per side (default: 3)")
     add_options(
         parser,
         "timeout",
         default=None,
-        help="time limit of each run in seconds (default: no limit)",
+        help="time limit in seconds for each run (default: no limit)",
     )
     add_options(parser, "json")
     _add_output_folder(parser)

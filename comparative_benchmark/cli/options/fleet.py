@@ -7,19 +7,19 @@ from comparative_benchmark.cli.options.parsing import add_options
 
 _ACTIONS = {
     "plan": "print the jobs and batches, without submitting anything",
-    "submit": "submit all jobs that were not submitted yet, and return",
-    "status": "print where each job stands",
+    "submit": "submit all jobs that have not been submitted yet, without waiting for them",
+    "status": "print the state of the jobs",
     "collect": "merge finished results into one results file",
-    "resume": "submit again the jobs that ended without a result",
-    "cancel": "cancel all jobs in the queue",
-    "export": "write the jobs for ReFrame, GitHub Actions or Kubernetes, without submitting them",
+    "resume": "resubmit jobs that ended without a result",
+    "cancel": "cancel all queued and running jobs",
+    "export": "write jobs for ReFrame, GitHub Actions or Kubernetes, without submitting them",
 }
-# Nodes and hosts run these; people do not.
+# Called by nodes and hosts, not by users.
 _FOR_PROGRAMS = ("node", "runner", "agent")
 
 
 class _Listed(dict[str, argparse.ArgumentParser]):
-    """Subcommands that help, completion and suggestions list; all others are accepted, too."""
+    """Subcommands shown in help, completion and suggestions; the hidden ones are accepted, too."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or name in _FOR_PROGRAMS
@@ -30,14 +30,12 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in _ACTIONS.items():
         action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        action.add_argument(
-            "fleet", type=Path, metavar="FLEET.toml", help="description of the fleet"
-        )
+        action.add_argument("fleet", type=Path, metavar="FLEET.toml", help="fleet description")
         action.add_argument(
             "--campaign",
             default="",
             metavar="NAME",
-            help="name of this execution of the fleet; another name measures everything again",
+            help="name of the campaign; a new name measures everything again",
         )
         if name in ("plan", "status"):
             action.add_argument("--json", action="store_true", help="print JSON")
@@ -46,13 +44,13 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
                 *("-o", "--output"),
                 type=Path,
                 metavar="FILE",
-                help="results file to add to (default: results/FLEET.json)",
+                help="results file to write, or to add results to (default: results/FLEET.json)",
             )
             action.add_argument(
                 "--exported",
                 type=Path,
                 metavar="DIR",
-                help="collect from a folder that `cbs fleet export` wrote, not from the spool",
+                help="collect from a directory that `cbs fleet export` wrote, instead of the spool",
             )
         if name == "export":
             _add_export_arguments(action)
@@ -60,9 +58,9 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--longer",
                 action="store_true",
-                help="also start jobs that exceeded the time limit, once, with twice the limit",
+                help="also resubmit jobs that exceeded the time limit, once, with twice the limit",
             )
-    _add_judge(actions.add_parser("judge", help="print verdicts on classes, and slow nodes"))
+    _add_judge(actions.add_parser("judge", help="print verdicts for each class, and slow nodes"))
     listed = _Listed(actions.choices or {})
     node = actions.add_parser("node")
     node.add_argument("batch", type=Path)
@@ -78,22 +76,22 @@ def _add_export_arguments(action: argparse.ArgumentParser) -> None:
         dest="target",
         required=True,
         choices=("reframe", "github", "kubernetes"),
-        help="the tool that starts the jobs",
+        help="tool that will start the jobs",
     )
     action.add_argument(
         *("-o", "--output"),
         type=Path,
         required=True,
         metavar="DIR",
-        help="new folder for the batches and the file of the tool",
+        help="new directory to write the batches and the tool's input file to",
     )
     action.add_argument(
         "--install",
         metavar="REQUIREMENT",
-        help="requirement of pip for the suite on GitHub's runners (default: this revision)",
+        help="requirement that pip installs on GitHub's runners (default: this revision)",
     )
     action.add_argument(
-        "--image", metavar="NAME", help="container image with the suite, for Kubernetes"
+        "--image", metavar="NAME", help="container image that contains the suite, for Kubernetes"
     )
 
 
@@ -103,9 +101,11 @@ def _add_judge(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=Path,
         metavar="FILE",
-        help="judge changes since these results, instead of competitors against the baseline",
+        help="judge changes since these older results, instead of competitors against the baseline",
     )
     parser.add_argument(
-        "--baseline", metavar="COMPETITOR", help="baseline (default: the one of `cbs show`)"
+        "--baseline",
+        metavar="COMPETITOR",
+        help="competitor to compute ratios against (default: the run's baseline)",
     )
     add_options(parser, "threshold", "json")

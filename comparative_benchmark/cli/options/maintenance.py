@@ -1,4 +1,4 @@
-"""Options of `cbs doctor`, `artifacts`, and the commands that add or check models and plug-ins."""
+"""Options of `cbs doctor`, `artifacts`, and commands that add or check models and plug-ins."""
 
 import argparse
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from pathlib import Path
 
 from comparative_benchmark.cli.options.parsing import add_options, spellings
 from comparative_benchmark.request import count, seconds, size
-from openxla.benchmark.installation import ROOT_DIR_VARIABLE
 
 
 def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +14,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         "--ceilings",
         action="store_true",
         help="also measure and save the rates of the fastest matrix product and memory copy "
-        "(one to two minutes)",
+        "(takes one to two minutes)",
     )
     add_options(
         parser,
@@ -29,44 +28,43 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RESULTS.json",
         help="also compute and save the differences between unchanged programs in these results",
     )
-    # Accept any number: the command counts the CPUs and reports an error if it is too large.
+    # Accept any number: the command counts the CPUs, and reports a number that is too large.
     add_options(
         parser,
         "threads",
         type=int,
-        help="threads used to measure CPU ceilings (default: physical cores)",
+        help="number of threads for measuring CPU ceilings (default: physical cores)",
     )
     parser.add_argument(
         "--budget",
         type=seconds,
         metavar="S",
-        help="seconds for all ceilings; rates that do not fit are skipped (default: no limit)",
+        help="time limit in seconds for all ceilings (default: no limit); later ones are skipped",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit with code 2 on a warning or a problem"
+        "--strict", action="store_true", help="exit with code 2 if there is a warning or a problem"
     )
-    add_options(parser, "json")
-    add_options(parser, "root_dir", help=f"directory of artifacts (default: ${ROOT_DIR_VARIABLE})")
+    add_options(parser, "json", "root_dir")
 
 
 def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs new-model`."""
-    parser.add_argument("name", help="model name, e.g. my_mlp; must be a Python module name")
+    parser.add_argument("name", help="model name, e.g. my_mlp; must be a valid Python module name")
     parser.add_argument(
         "--torchbench",
         action="store_true",
-        help="write a TorchBench model folder, in the current directory or in --into",
+        help="write a TorchBench model folder, to the current directory or to --into",
     )
     add_options(
         parser,
         "framework",
         default="pt,jax",
-        help="frameworks to write the model for: pt, jax, tf (default: %(default)s)",
+        help="frameworks to write the model for, e.g. pt,jax,tf (default: %(default)s)",
     )
     parser.add_argument(
         "--into",
         type=Path,
-        help="checkout to write into (default: the one that contains the current directory)",
+        help="checkout to write to (default: the one that contains the current directory)",
     )
 
 
@@ -91,7 +89,7 @@ def _add_new_package_arguments(parser: argparse.ArgumentParser, kind: str, examp
         "--into",
         type=Path,
         metavar="DIR",
-        help="directory in which to make the package (default: the current directory)",
+        help="directory to write the package to (default: the current directory)",
     )
     parser.set_defaults(kind=kind)
 
@@ -102,8 +100,8 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="model, as in `cbs run`, or a folder that `--save-as` wrote (default: the only such "
-        "folder here)",
+        help="model, as in `cbs run`, or a directory that `cbs run --save-as` wrote (default: the "
+        "only such directory here)",
     )
     parser.add_argument(
         "--backend",
@@ -113,41 +111,37 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install",
         metavar="SPEC",
-        help="requirement that pip installs for these backends (default: this revision, with the "
+        help="requirement that pip installs on GitHub's runners (default: this revision, with the "
         "extras pt-inductor and onnxruntime)",
     )
 
 
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
-    parser.add_argument("name", nargs="?", help="name of the model's folder, e.g. bert")
+    parser.add_argument("name", nargs="?", help="name of the model's directory, e.g. bert")
     parser.add_argument(
         "--torchbench",
         action="append",
         type=Path,
         metavar="PATH",
-        help="check TorchBench model folders instead of a model of the suite: a folder, or a "
-        "directory of folders; may be repeated",
+        help="TorchBench model folder, or a directory of model folders, to check instead of a "
+        "model in the suite; may be repeated",
     )
-    add_options(
-        parser,
-        "framework",
-        help="frameworks to check, e.g. pt,jax (default: all frameworks of the model)",
-    )
+    add_options(parser, "framework")
     parser.add_argument(
         "--install",
         action="store_true",
-        help="also install each requirements.txt into a fresh environment (needs the package "
-        "index). With --torchbench: first run each folder's install.py in a separate environment",
+        help="also install each requirements.txt into a fresh environment, from the package index. "
+        "With --torchbench, first run each folder's install.py in a separate environment",
     )
     add_options(parser, "suite", "root_dir")
     add_options(
-        parser, "timeout", default=600.0, help="time limit of a worker in seconds (default: 600)"
+        parser, "timeout", default=600.0, help="time limit in seconds for a worker (default: 600)"
     )
 
 
 def add_artifacts_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the subcommands."""
+    """Adds the subcommands of `cbs artifacts`."""
     commands = parser.add_subparsers(dest="artifacts_command", required=True, metavar="COMMAND")
     for name, (text, add) in _SUBCOMMANDS.items():
         subcommand = commands.add_parser(name, help=text)
@@ -158,54 +152,51 @@ def add_artifacts_arguments(parser: argparse.ArgumentParser) -> None:
 def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs artifacts generate`."""
     add = parser.add_argument
-    _add_model_name(parser, "regular expression that must match the whole name of a model")
-    add_options(
-        parser, "framework", help="framework of the models: pt, jax, tf or tflite (default: all)"
-    )
+    _add_model_name(parser, "regular expression that matches a whole model name")
+    text = "framework of the models: pt, jax, tf or tflite (default: all)"
+    add_options(parser, "framework", help=text)
     add_options(
         parser,
         "output",
         required=True,
         metavar="DIR",
-        help="parent directory; each model gets a directory with its name",
+        help="directory to write to; each model gets a subdirectory with its name",
     )
     add(
         "--types",
-        help="artifact types, e.g. stablehlo_mlir,onnx (default: all possible types except "
-        "vmfb_cuda)",
+        help="artifact types, e.g. stablehlo_mlir,onnx (default: all types that the model can be "
+        "exported to, except vmfb_cuda)",
     )
     add(
         "--jobs",
         type=count(1),
         default=1,
         metavar="N",
-        help="parallel exports of a model (default: 1). Each may need twice the memory of the "
-        "model",
+        help="number of parallel exports for a model (default: 1). Each export may need twice the "
+        "model's memory",
     )
-    add("--resume", action="store_true", help="skip models whose directory exists")
+    add("--resume", action="store_true", help="skip models whose directory already exists")
     add(
         *spellings("--record-types"),
         action="store_true",
-        help="record in the suite's definitions which types each model was exported to, and which "
-        "exports failed",
+        help="record each model's successful and failed exports in the suite's definitions",
     )
     add_options(parser, "suite", "root_dir")
-    add_options(
-        parser, "threads", default=1, metavar="N", help="threads of each process (default: 1)"
-    )
+    text = "number of threads for each export process (default: 1)"
+    add_options(parser, "threads", default=1, metavar="N", help=text)
     add_options(
         parser,
         "timeout",
         default=1800.0,
-        help="seconds for each process of an export (default: 1800)",
+        help="time limit in seconds for each export process (default: 1800)",
     )
     add_options(
         parser,
         "memory_limit",
-        help="memory limit of each process, e.g. 8G (default: available memory minus 1G, divided "
-        "by --jobs)",
+        help="memory limit for each export process, e.g. 8G (default: available memory minus 1G, "
+        "divided by --jobs)",
     )
-    add_options(parser, "verbose", help="print log files and tracebacks of failures")
+    add_options(parser, "verbose", help="print log files and tracebacks")
 
 
 def _add_publish(parser: argparse.ArgumentParser) -> None:
@@ -213,36 +204,36 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
         "directory",
         type=Path,
         metavar="DIRECTORY",
-        help="directory of a model, with its manifest.json, or a directory of several models",
+        help="model directory with a manifest.json, or a directory of several model directories",
     )
     parser.add_argument(
         "url",
         metavar="URL",
-        help="destination: gs://bucket/folder, file:///folder or a directory. With several models, "
-        "each gets a folder with its name",
+        help="destination: gs://bucket/folder, file:///folder or a directory. Each of several "
+        "models gets a subdirectory with its name",
     )
     add_options(parser, "dry_run")
     parser.add_argument(
         *spellings("--auto-upload"),
         action="store_true",
-        help="remove the local files after the store has confirmed the digest of each",
+        help="remove the local files once the store has confirmed all their digests",
     )
     parser.add_argument(
-        "--lock", type=Path, metavar="FILE", help="lock the published artifacts in this file"
+        "--lock", type=Path, metavar="FILE", help="lock file to record the published artifacts in"
     )
     _add_transfer(parser)
 
 
 def _add_lock(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "urls", nargs="+", metavar="URL", help="URL of a model's directory in a store"
+        "urls", nargs="+", metavar="URL", help="URL of a model directory in a store"
     )
     add_options(
         parser,
         "output",
         required=True,
         metavar="FILE",
-        help="lock file to write, e.g. artifacts/locks/jax.json; its other entries are kept",
+        help="lock file to write or update, e.g. artifacts/locks/jax.json",
     )
     _add_transfer(parser)
     add_options(parser, "root_dir", metavar="DIR")
@@ -250,21 +241,21 @@ def _add_lock(parser: argparse.ArgumentParser) -> None:
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
     _add_model_name(
-        parser, "regular expression that must match the whole name of a model, or of its case"
+        parser, "regular expression that matches a whole model name, or the model's whole case name"
     )
     parser.add_argument(
         "--url",
         action="append",
         default=[],
         metavar="URL",
-        help="fetch the artifacts published at this URL now, locked or not; may be repeated",
+        help="URL to fetch artifacts from, even if they are not locked; may be repeated",
     )
     parser.add_argument("--types", help="artifact types, e.g. inputs,onnx (default: all)")
     parser.add_argument(
         *spellings("--max-size"),
         type=size,
         metavar="SIZE",
-        help="refuse to transfer more than this, e.g. 10G (default: what fits on the disk)",
+        help="refuse to fetch more than this size, e.g. 10G (default: as much as fits on the disk)",
     )
     _add_transfer(parser)
     add_options(parser, "root_dir", metavar="DIR")
@@ -278,14 +269,14 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
 def _add_gc(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "dry_run")
     parser.add_argument(
-        "--unlocked", action="store_true", help="also remove models that are in no lock file"
+        "--unlocked", action="store_true", help="also remove models that are not in any lock file"
     )
     add_options(parser, "root_dir", metavar="DIR")
 
 
 def _add_rm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="model name as printed by `cbs artifacts ls`"
+        "models", nargs="+", metavar="MODEL", help="model name, as printed by `cbs artifacts ls`"
     )
     add_options(parser, "root_dir", metavar="DIR")
 
@@ -300,15 +291,15 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="seconds for all transfers together (default: 3600); data received so far is kept",
+        help="time limit in seconds for all transfers (default: 3600); received data is kept",
     )
     parser.add_argument("--anonymous", action="store_true", help="do not use credentials")
 
 
-# Help text and options of each subcommand; its handler in `cli.commands.artifacts` has its name.
+# Help text and options of each subcommand; the handler in `cli.commands.artifacts` has its name.
 _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "generate": ("export models and verify the exported files", add_generate_arguments),
-    "publish": ("publish artifacts to a store, where they never change", _add_publish),
+    "publish": ("publish artifacts to a store, where they are immutable", _add_publish),
     "lock": ("record which published artifacts the suite uses", _add_lock),
     "fetch": ("fetch locked artifacts into the local cache", _add_fetch),
     "ls": (
@@ -316,9 +307,9 @@ _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
         _add_listing,
     ),
     "verify": (
-        "compute all digests again, and remove damaged files from the cache",
+        "recompute all digests, and remove damaged files from the cache",
         _add_listing,
     ),
-    "gc": ("delete files that no model in the cache needs", _add_gc),
+    "gc": ("delete cached files that no model needs", _add_gc),
     "rm": ("remove models from the local cache", _add_rm),
 }

@@ -1,4 +1,4 @@
-"""Parsers of commands, and options that several commands share."""
+"""Command-line parsers, and options that several commands share."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,15 +9,22 @@ from comparative_benchmark.request import default_of, fraction, options
 from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.text import did_you_mean, printable
 
-# Options of several commands that `cbs run` lacks.
+# Options that several commands share, but not `cbs run`.
 _OTHERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
-    "count_unchanged": (("--count-unchanged",), {"action": "store_true"}),
+    "count_unchanged": (
+        ("--count-unchanged",),
+        {
+            "action": "store_true",
+            "help": "also report changes in unchanged programs, and changes that the machine can "
+            "explain",
+        },
+    ),
     "threshold": (
         ("--threshold",),
         {
             "type": fraction,
             "default": 0.01,
-            "help": "relative difference below which a change is noise (default: 0.01)",
+            "help": "relative difference below which a change counts as noise (default: 0.01)",
         },
     ),
     "with_host": (
@@ -25,17 +32,16 @@ _OTHERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"action": "store_true", "help": "keep host names and full paths"},
     ),
 }
-# Options with a narrower meaning in commands that do not run cases.
+# Changes to options of `cbs run` in commands that do not run cases.
 _ELSEWHERE: dict[str, dict[str, Any]] = {
     "output": {"default": None},
-    "root_dir": {"help": "directory of checkpoints and artifacts, as in `cbs run`"},
     "dry_run": {"help": "print what would be done, without doing it"},
     "json": {"help": "print JSON"},
 }
 
 
 class _Help(argparse.HelpFormatter):
-    """Shows one spelling of each option: `--trial-budget`, but not `--trial_budget`."""
+    """Shows only one spelling of each option: `--trial-budget`, not `--trial_budget`."""
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         given = action.option_strings
@@ -53,9 +59,9 @@ class HelpWithExamples(_Help, argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error in one line, with the nearest correct word and the command that helps.
+    """Reports an error in one line, with the most similar valid word, and then the help command.
 
-    Exits with 1 if argparse would exit with 2, which means that an output was wrong.
+    Exits with 1 instead of argparse's 2, which here means that an output was wrong.
     """
 
     def __init__(self, **keywords: Any) -> None:
@@ -67,7 +73,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(EXIT_FAILED, f"{self.prog}: {said}\nusage: {self.prog} --help\n")
 
     def refuse_unknown(self, words: "Sequence[str]") -> None:
-        """Exits if there are words that no option took."""
+        """Exits with an error if any words are left over."""
         if words:
             option = words[0].partition("=")[0]
             what = "unknown option" if option.startswith("-") else "unexpected argument"
@@ -84,7 +90,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def spellings(*names: str) -> list[str]:
-    """Returns option names in both spellings, with dashes and with underscores."""
+    """Returns each option name in two spellings, with dashes and with underscores."""
     both = []
     for name in names:
         bare = name.lstrip("-")
@@ -97,9 +103,9 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     """Adds options that several commands share.
 
     Args:
-      parser: parser of a command, or a group of one.
+      parser: parser for a command, or one of its groups.
       names: option names with underscores; `suite` also adds `suite_dir`.
-      changes: keyword arguments of `add_argument` that differ in this command.
+      changes: keyword arguments for `add_argument` that differ in this command.
     """
     for name in names:
         if name == "suite":
@@ -114,14 +120,14 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
 def add_run_options(
     parser: argparse.ArgumentParser, names: Sequence[str], **changes: dict[str, Any]
 ) -> dict[str, Any]:
-    """Adds fields of `RunRequest` as options, in the order and the groups of `RunRequest`.
+    """Adds `RunRequest` fields as options, in their order and groups.
 
     Returns the groups by their headings.
 
     Args:
-      parser: parser of a command.
+      parser: parser for a command.
       names: field names.
-      changes: keyword arguments of `add_argument` that differ, by field.
+      changes: keyword arguments for `add_argument` that differ, by field.
     """
     groups: dict[str, Any] = {}
     for name, (_, option) in options().items():

@@ -1,4 +1,4 @@
-"""Options of commands that list, show, compare, export and keep results."""
+"""Options of commands that list, show, compare, export and store results."""
 
 import argparse
 import datetime
@@ -11,7 +11,7 @@ from comparative_benchmark.reporting.formats import AUTO, EXPORTS, FORMER, IMPOR
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs list`."""
     add_options(parser, "name", "test", "tag", "framework", "suite")
-    parser.add_argument("--workload", help="regular expression to search for in the workload's id")
+    parser.add_argument("--workload", help="regular expression to search for in the workload ID")
     add_options(parser, "json")
 
 
@@ -19,28 +19,22 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs compare`."""
     parser.add_argument("old", type=Path, help="results file to compare with")
     parser.add_argument("new", type=Path, help="results file to judge")
-    add_options(parser, "threshold")
-    add_options(
-        parser,
-        "count_unchanged",
-        help="do not withhold verdicts on unchanged programs, or on differences that the machine "
-        "can explain",
-    )
+    add_options(parser, "threshold", "count_unchanged")
     parser.add_argument(
         *spellings("--changed-models"),
         action="store_true",
-        help="compare cases with the same name even if their models differ, e.g. before and after "
-        "a change",
+        help="compare cases with the same name even if their models differ, e.g. after you changed "
+        "a model",
     )
     parser.add_argument(
         "--history",
         action="append",
         metavar="DB_URL|FILE|default",
-        help="trends of cases, as for `cbs report` (default: the database of `cbs history`, if it "
-        "exists). Differences no larger than from run to run count as noise",
+        help="earlier results, as in `cbs report`; differences within the run-to-run variation "
+        "count as noise (default: the `cbs history` database, if it exists)",
     )
     add_options(parser, "json")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
 
 
 def add_backends_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,10 +44,10 @@ def add_backends_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs show`."""
-    parser.add_argument("results", type=Path, help="a results file")
+    parser.add_argument("results", type=Path, help="results file")
     parser.add_argument(
         "--baseline",
-        help="competitor to compute ratios against (default: the baseline of the run)",
+        help="competitor to compute ratios against (default: the run's baseline)",
     )
     add_options(parser, "json")
 
@@ -65,44 +59,44 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
         "results",
         nargs="+",
         type=Path,
-        help="results files; if several contain a case, the latest result counts",
+        help="results files; if a case is in several of them, its latest result is used",
     )
     add_options(parser, "output", help="HTML page to write")
     add(
         "--markdown",
         metavar="FILE|-",
-        help="Markdown file to write, for a pull request; - prints it",
+        help="Markdown file to write, e.g. for a pull request; - prints the Markdown",
     )
-    add("--chart", type=Path, metavar="FILE", help="main chart to write, .png or .svg")
+    add("--chart", type=Path, metavar="FILE", help="file to write the main chart to, .png or .svg")
     add(
         "--baseline",
         "--against",
         metavar="COMPETITOR",
-        help="competitor to compute speed-ups against (default: pt_inductor:eager, or else the one "
-        "that ran the most cases)",
+        help="competitor to compute ratios against (default: pt_inductor:eager if present, "
+        "otherwise the competitor that ran the most cases)",
     )
     add(
         "--since",
         type=Path,
         metavar="OLD.json",
-        help="show the changes since these older results, as judged by `cbs compare`",
+        help="show changes since these older results, as judged by `cbs compare`",
     )
     add(
         "--history",
         action="append",
         default=[],
         metavar="DB_URL|FILE|default",
-        help="trends of cases: a history database, a JSON file of trends or older results; may be "
-        "repeated. `default` is the database of `cbs history` ($CBS_HISTORY)",
+        help="earlier results to show as trends: a history database, a JSON file with trends or an "
+        "older results file; may be repeated. `default` is the `cbs history` database",
     )
-    add("--title", default="Benchmark report", help="heading of the page (default: %(default)r)")
+    add("--title", default="Benchmark report", help="page heading (default: %(default)r)")
     add_options(parser, "threshold", "with_host")
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs export`."""
     add = parser.add_argument
-    add("results", nargs="+", type=Path, metavar="RESULTS", help="results files of this suite")
+    add("results", nargs="+", type=Path, metavar="RESULTS", help="results files")
     add("--format", required=True, choices=EXPORTS, help="format to write")
     add_options(
         parser,
@@ -110,12 +104,12 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         type=str,
         required=True,
         metavar="FILE",
-        help="file to write, or - for standard output; a directory for asv",
+        help="file to write, or - for standard output; for asv, directory to write to",
     )
     add(
         "--run",
         metavar="ID",
-        help="export only the results of this run; `latest` selects the run that started last",
+        help="ID of the run to export, or `latest` for the most recent run (default: all runs)",
     )
     add_options(parser, "with_host")
 
@@ -123,19 +117,19 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs import`."""
     add = parser.add_argument
-    add("files", nargs="+", type=Path, metavar="FILE", help="files of another tool")
+    add("files", nargs="+", type=Path, metavar="FILE", help="results files from another tool")
     add(
         "--format",
         default=AUTO,
         type=lambda name: FORMER.get(name, name),
         choices=(*IMPORTS, AUTO),
-        help="format of the files (default: detected from each file)",
+        help="format of the files (default: detected for each file)",
     )
-    add("--db", metavar="URL", help="history database, as in `cbs history`")
+    _add_database(parser)
     add_options(
         parser,
         "dry_run",
-        help="read and check the files, print the results as JSON lines, and store nothing",
+        help="check the files and print their results as JSON lines, without storing anything",
     )
 
 
@@ -172,18 +166,18 @@ _METRICS = (
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of `cbs history`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    importing = actions.add_parser("import", help="add results files; skip known results")
+    importing = actions.add_parser("import", help="add results files, skipping known results")
     importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
     _add_database(importing)
     _add_query(actions.add_parser("query", help="print results, oldest first"))
-    listing = actions.add_parser("ls", help="list the trends")
+    listing = actions.add_parser("ls", help="list all trends")
     _add_filters(listing)
     add_options(listing, "json")
     _add_regressions(
         actions.add_parser(
             "regressions",
-            help="find results that became slower, bigger or wrong, and since when; exit code 2 if "
-            "there are any, 3 if results are missing",
+            help="find results that became slower, larger or wrong, and since when; exit with code "
+            "2 if there are any, 3 if results are missing",
         )
     )
 
@@ -192,12 +186,13 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     _add_filters(parser)
     add = parser.add_argument
     add("--format", choices=("table", "csv", "json", "parquet"), default="table")
-    add_options(parser, "output", help="write to this file")
+    add_options(parser, "output", help="file to write (default: standard output)")
     add(
         "--limit",
         type=_count,
         metavar="N",
-        help="print only the newest N results (default: 50 for a table without -o, otherwise all)",
+        help="number of newest results to print (default: 50 for a table without -o, otherwise "
+        "all)",
     )
 
 
@@ -209,7 +204,7 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=60,
         metavar="N",
-        help="examine the newest N results of each trend (default: %(default)s)",
+        help="number of newest results to examine in each trend (default: %(default)s)",
     )
     add(
         "--threshold",
@@ -217,32 +212,27 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_threshold,
         metavar="METRIC=FRACTION",
-        help="smallest increase of a metric to count, e.g. latency_ms=0.05; may be repeated",
+        help="smallest relative increase that counts, e.g. latency_ms=0.05; may be repeated",
     )
-    add_options(
-        parser,
-        "count_unchanged",
-        help="also count steps of unchanged programs, and steps no larger than those",
-    )
-    add_options(parser, "json")
+    add_options(parser, "count_unchanged", "json")
     add(
         "--yaml",
         type=Path,
         metavar="FILE",
-        help="write a regression file in the format of TorchBench's detector",
+        help="regression file to write, in TorchBench's format",
     )
-    add("--issue", type=Path, metavar="FILE", help="write the text of a GitHub issue (Markdown)")
+    add("--issue", type=Path, metavar="FILE", help="file to write the text of a GitHub issue to")
     add(
         "--name",
         default="comparative-suite",
-        help="benchmark name in the YAML file and the issue",
+        help="benchmark name for --yaml and --issue (default: %(default)s)",
     )
     add(
         "--owner",
         action="append",
         default=[],
         metavar="@NAME",
-        help="person to mention in the issue; may be repeated",
+        help="GitHub user to mention in the issue; may be repeated",
     )
 
 
@@ -250,8 +240,8 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--db",
         metavar="URL",
-        help="SQLite file, or postgresql://USER@HOST/NAME (default: $CBS_HISTORY, or a file in "
-        "the user's data folder)",
+        help="history database: SQLite file or postgresql://USER@HOST/NAME (default: $CBS_HISTORY, "
+        "or a file in your data directory)",
     )
 
 
@@ -259,7 +249,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     _add_database(parser)
     group = parser.add_argument_group(
         "filters",
-        "All filters must match; a repeated filter matches if any of its values does. Values "
+        "All filters must match. A repeated filter matches if any of its values matches. Values "
         "can contain * and ?, as in a shell.",
     )
     for column, option in FILTERS.items():
@@ -278,19 +268,19 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VERSION",
         help="version of an imported package, e.g. jax=0.10.*",
     )
-    since = "start of the period, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d (before now)"
+    since = "start of the period, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d (30 days ago)"
     group.add_argument("--since", type=_time, metavar="TIME", help=since)
     group.add_argument(
         "--until",
         type=_time,
         metavar="TIME",
-        help="end of the period (exclusive), in the same format",
+        help="end of the period (exclusive), in the same format as --since",
     )
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+        raise argparse.ArgumentTypeError(f"expected a positive integer, got {text!r}")
     return int(text)
 
 
@@ -301,27 +291,28 @@ def _time(text: str) -> datetime.datetime:
         return parse_time(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time such as 2026-11-01, 2026-11-01T06:00 or 30d"
+            f"expected a time such as 2026-11-01, 2026-11-01T06:00 or 30d, got {text!r}"
         ) from None
 
 
 def _package(text: str) -> tuple[str, str]:
     name, separator, version = text.partition("=")
     if not separator or not name or not version:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VERSION")
+        raise argparse.ArgumentTypeError(f"expected NAME=VERSION, got {text!r}")
     return name, version.removeprefix("=")
 
 
 def _threshold(text: str) -> tuple[str, float]:
     metric, _, value = text.partition("=")
     if metric not in _METRICS:
-        raise argparse.ArgumentTypeError(
-            f"{metric!r} is not a metric; choices are {', '.join(_METRICS)}"
-        )
+        known = ", ".join(_METRICS)
+        raise argparse.ArgumentTypeError(f"unknown metric {metric!r}; choices are {known}")
     try:
         threshold = float(value)
     except ValueError:
         threshold = -1.0
     if not 0 <= threshold < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not METRIC=FRACTION, e.g. latency_ms=0.05")
+        raise argparse.ArgumentTypeError(
+            f"expected METRIC=FRACTION, e.g. latency_ms=0.05, got {text!r}"
+        )
     return metric, threshold

@@ -23,13 +23,13 @@ from comparative_benchmark.request import (
 
 _EXAMPLES = """\
 examples:
-  cbs run -name 'models/BERT_TINY.+FP32.+'           race every installed backend on this CPU
+  cbs run -name 'models/BERT_TINY.+FP32.+'           race all installed backends on this CPU
   cbs run my_net.py --backend pt_inductor,openvino   race your own model
   cbs run -name 'models/.+TINY.+' --backend jax_xla -iter 20 -o quick.json
   cbs show quick.json                                print the table again
 """
 _RACERS = ("backends", "device")
-# Options that `run_benchmarks.py` lacks: its counts are fixed, and each compiler runs in this
+# Options missing from `run_benchmarks.py`: counts are fixed, and each compiler runs in this
 # environment on all its CPUs.
 _RACES_ONLY = (
     *("backends", "dry_run", "json", "quick", "baseline", "precision", "effect", "processes"),
@@ -45,32 +45,32 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that select cases: of the catalogue, of the user, or in TorchBench."""
+    """Adds the options that select catalogue cases, your own models or TorchBench folders."""
     names = _of_groups(SELECTION, OWN_MODEL, FOLDERS)
     _add(parser, [name for name in names if name not in (*_RACERS, "save_as")])
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of a command that races competitors, without those that select cases."""
+    """Adds the options for racing competitors, without the ones that select cases."""
     _add(parser, [*_RACERS, *_of_groups(MEASUREMENT, FILES, LIMITS)])
 
 
 def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the `run_benchmarks.py` of a backend."""
+    """Adds the options of a backend's `run_benchmarks.py`."""
     names = _of_groups(SELECTION, MEASUREMENT, FILES, LIMITS)
     groups = _add(parser, [name for name in names if name not in _RACES_ONLY])
     groups[SELECTION].add_argument(
         *spellings("-c", "--compiler"),
         action="append",
-        help="compiler, with options as in name+option; may be repeated (default: all usual "
+        help="compiler, optionally as NAME+OPTION; may be repeated (default: the backend's usual "
         "compilers)",
     )
 
 
 def request_from(parsed: argparse.Namespace) -> RunRequest:
-    """Returns the request of a parsed command line; missing options have their defaults.
+    """Converts a parsed command line to a request; missing options have their defaults.
 
-    Each `--compiler` of `run_benchmarks.py` is a competitor, and its counts are fixed.
+    In `run_benchmarks.py`, each `--compiler` is a competitor, and the counts are fixed.
     """
     fields = options()
     values: dict[str, Any] = {

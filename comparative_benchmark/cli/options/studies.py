@@ -8,7 +8,7 @@ from comparative_benchmark.cli.options.parsing import add_options, spellings
 from comparative_benchmark.cli.options.run import add_measuring_arguments, add_selection_arguments
 from comparative_benchmark.request import count, fraction, seconds
 
-if TYPE_CHECKING:  # help is printed without the machinery of bisections
+if TYPE_CHECKING:  # help does not need the bisection modules
     from comparative_benchmark.studies.bisection.request import BisectRequest
 
 
@@ -18,30 +18,26 @@ def add_parity_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
         "name",
-        help="regular expression that must match the whole name of a case. Its workload runs in "
-        "every framework that implements it",
+        help="regular expression that matches a whole case name, or plain text that is part of "
+        "one. The case's workload runs in every framework that implements it",
     )
-    add_options(parser, "tag")
-    add_options(
-        parser, "framework", help="frameworks of the models, e.g. pytorch,jax (default: all)"
-    )
-    add_options(parser, "suite")
+    add_options(parser, "tag", "framework", "suite")
     add(
         "--backend",
         help="backends, as in `cbs run` (default: the usual compilers of all installed backends, "
-        "without variants of a compiler such as IREE's data tiling)",
+        "without compiler variants such as IREE's data tiling)",
     )
     add_options(parser, "device")
-    add_options(parser, "output", help="JSON file for the matrix (default: not saved)")
+    add_options(parser, "output", help="JSON file to write the matrix to (default: not saved)")
     add(
         "--resume",
         action="store_true",
-        help="skip cells that are ok or unsupported in the output file",
+        help="skip cells that are `ok` or `unsupported` in the output file",
     )
     add(
         "--drift",
         action=argparse.BooleanOptionalAction,
-        help="report the layer in which implementations drift apart, for every workload or for "
+        help="report the layer in which implementations start to diverge, for all workloads or for "
         "none (default: for workloads with a wrong output)",
     )
     add_options(parser, "expected_failures", "root_dir")
@@ -49,24 +45,27 @@ def add_parity_arguments(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=count(1),
         metavar="N",
-        help="cells to run in parallel, each with its share of CPUs and memory (default: one for "
-        "each CPU with 4G of memory, 1 on an accelerator). Cells that fail run again alone",
+        help="number of cells to run in parallel, each with an equal share of CPUs and memory "
+        "(default: one per CPU, with 4G of memory each; 1 on an accelerator). Failed cells run "
+        "again on their own",
     )
     add_options(
         parser,
         "threads",
-        help="threads for each backend. With parallel cells, the default and the maximum are a "
-        "cell's share of the CPUs; for more, use --jobs 1",
+        help="number of threads for each backend (default: physical cores). With parallel cells, "
+        "at most the cell's share of the CPUs; for more, use --jobs 1",
     )
-    add_options(parser, "timeout", default=900.0, help="seconds for a cell (default: 900)")
+    add_options(
+        parser, "timeout", default=900.0, help="time limit in seconds for a cell (default: 900)"
+    )
     add_options(
         parser,
         "memory_limit",
-        help="memory limit of a worker, e.g. 8G (default: its share of the available memory minus "
-        "1G)",
+        help="memory limit for a worker, e.g. 8G (default: an equal share of the available memory "
+        "minus 1G)",
     )
     add_options(parser, "json", help="print the cells as JSON")
-    add_options(parser, "verbose", help="print log files and tracebacks of failures")
+    add_options(parser, "verbose", help="print log files and tracebacks")
 
 
 DATA_TYPES = ("fp32", "bf16", "fp16")
@@ -79,7 +78,7 @@ def add_micro_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(listing, "json")
     run = actions.add_parser("run", help="race operators over shapes")
     _add_operator_selection(run)
-    # A guide's file may define competitors and device.
+    # A YAML file for --config may define the competitors and the device.
     add_measuring_arguments(run)
     run.set_defaults(backend=None, device=None)
 
@@ -91,57 +90,58 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="run a YAML file of torchao's benchmarking guide, and write its CSV and JSON tables "
-        "next to -o",
+        help="YAML file from torchao's benchmarking guide to run; its CSV and JSON tables are "
+        "written next to -o",
     )
     what.add_argument(
         "--op",
         metavar="NAMES",
-        help="operators, e.g. matmul,softmax, or `all`; `cbs micro list` lists them",
+        help="operators, e.g. matmul,softmax, or `all`; `cbs micro list` prints their names",
     )
     add(
         "--backward",
         action="store_true",
-        help="measure forward and backward together: outputs, and gradients of inputs and weights",
+        help="measure the forward and backward pass together, with gradients of inputs and weights",
     )
     add(
         *spellings("--from-model"),
         metavar="REGEX",
-        help="race the matrix products that this case runs, as matmul or --op linear, and print "
-        "how much of its time they explain",
+        help="regular expression for a case; race its matrix products, as matmul or with "
+        "--op linear, and print how much of its time they explain",
     )
     add(
         "--shapes",
-        help="shapes or names of shape sets, e.g. llama,64x128x256 (default: small_sweep)",
+        help="shapes and shape sets, e.g. llama,64x128x256 (default: small_sweep)",
     )
     add(
         *spellings("--min-power"),
         type=count(0),
         metavar="P",
-        help="smallest power of two in sweeps",
+        help="exponent of the smallest power of two in sweeps",
     )
     add(
         *spellings("--max-power"),
         type=count(0),
         metavar="P",
-        help="largest power of two in sweeps; larger shapes of other sets are skipped",
+        help="exponent of the largest power of two in sweeps; larger shapes in other sets are "
+        "skipped",
     )
     add(
         "--dtype",
-        help=f"data types, any of {', '.join(DATA_TYPES)} (default: fp32)",
+        help=f"data types, one or more of {','.join(DATA_TYPES)} (default: fp32)",
     )
     add(
         "--plot",
         type=Path,
         metavar="FILE",
-        help="draw speed-ups over the baseline by shape, and speed-ups of recipes by "
-        "signal-to-noise ratio, e.g. FILE.svg",
+        help="chart to write, e.g. FILE.svg: speed-ups over the baseline by shape, and of recipes "
+        "by signal-to-noise ratio",
     )
     add(
         *spellings("--own-workers"),
         action="store_true",
-        help="start fresh processes for each shape, as `cbs run` does (default: the processes of a "
-        "competitor run all shapes)",
+        help="start fresh processes for each shape, as `cbs run` does (default: reuse each "
+        "competitor's processes for all shapes)",
     )
 
 
@@ -156,46 +156,43 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--backend",
         required=True,
-        help="one backend, as in `cbs run`, e.g. jax_xla or iree:llvm-cpu",
+        help="a single backend, as in `cbs run`, e.g. jax_xla or iree:llvm-cpu",
     )
     add(
         "--metric",
         choices=METRICS,
         default="latency",
-        help="metric that became worse: latency (default), compile (cold compile time), memory "
-        "(peak), output (wrong) or failure (no valid result)",
+        help="metric that became worse: latency, compile (cold compile time), memory (peak), "
+        "output (wrong output) or failure (no valid result) (default: %(default)s)",
     )
     add_options(parser, "device")
     add_options(
         parser,
         "output",
-        help="folder for state, results and environments (default: results/bisect/WHAT-GOOD-BAD). "
-        "To resume, run the same command with the same folder",
+        help="directory for state, results and environments (default: "
+        "results/bisect/WHAT-GOOD-BAD). To resume, run the same command again",
     )
     add(
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="requirements file for the environments (default: the locked requirements of the "
-        "backend)",
+        help="requirements file for the environments (default: the backend's locked requirements)",
     )
     add(
         "--processes",
         type=count(1),
         metavar="N",
-        help="fresh processes for each side, as in `cbs run`",
+        help="number of fresh processes per side (default: 3 to 10, depending on the spread)",
     )
     add_options(
-        parser, "effect", help="relative difference that each race should detect (default: 0.03)"
+        parser, *("effect", "trial_budget", "threads", "timeout", "memory_limit", "root_dir")
     )
-    add_options(parser, "trial_budget", help="seconds per trial, as in `cbs run` (default: 30)")
-    add_options(parser, "threads", "timeout", "memory_limit", "root_dir")
-    add_options(parser, "seed", help="seed for the order of starts and blocks (default: 0)")
+    add_options(parser, "seed", help="seed for the order of process starts and blocks (default: 0)")
     add_options(parser, "json", "verbose")
 
 
 def bisect_request(options: argparse.Namespace) -> "BisectRequest":
-    """Returns what `cbs bisect` or `cbs userbenchmark bisect` is asked to bisect.
+    """Returns the bisection that `cbs bisect` or `cbs userbenchmark bisect` requests.
 
     Raises:
       UsageError: the package or the repository is not fully specified.
@@ -209,38 +206,37 @@ def bisect_request(options: argparse.Namespace) -> "BisectRequest":
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that all kinds of bisections share."""
+    """Adds the options that are common to all bisections."""
     add = parser.add_argument
-    add("--good", required=True, help="version or commit that is known to be good")
-    add("--bad", required=True, help="later version or commit that is known to be bad")
+    add("--good", required=True, help="known good version or commit")
+    add("--bad", required=True, help="known bad version or commit, later than --good")
     add(
         "--package",
-        help="package whose releases to bisect. With --git: package that --build installs, which "
-        "is then left out of the other requirements",
+        help="package whose releases to bisect; with --git, the package that --build installs, "
+        "which is then omitted from the other requirements",
     )
-    add("--git", type=Path, metavar="REPO", help="bisect the commits of this repository")
+    add("--git", type=Path, metavar="REPO", help="repository whose commits to bisect")
     add(
         "--build",
         metavar="CMD",
-        help="shell command that installs a commit, e.g. 'pip install .'. It runs in a worktree, "
-        "with python and pip of the commit's environment",
+        help="shell command that installs a commit, e.g. 'pip install .'; runs in a worktree, with "
+        "python and pip from the commit's environment",
     )
-    add("--pre", action="store_true", help="include pre-releases between the ends")
+    add("--pre", action="store_true", help="include pre-releases between --good and --bad")
     add(
         "--companion",
         action="append",
         metavar="NAME[==VERSION]",
-        help="package to upgrade in lockstep, with the same version unless you give one; may be "
-        "repeated. Replaces the built-in companions (jaxlib for jax, the runtime for IREE's "
-        "compiler)",
+        help="package to upgrade in lockstep, by default to the same version; may be repeated. "
+        "Replaces the built-in companions (jaxlib for jax, IREE's runtime for its compiler)",
     )
-    add("--python", help="interpreter for the environments (default: this one)")
+    add("--python", help="Python interpreter for the environments (default: this one)")
     add(
         "--keep",
         type=int,
         default=4,
         metavar="N",
-        help="maximum number of environments on disk, including the ends (default: 4)",
+        help="maximum number of environments on disk, including --good and --bad (default: 4)",
     )
     add(
         *spellings("--build-timeout"),
@@ -248,25 +244,26 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="time limit of --build in seconds (default: 3600)",
+        help="time limit in seconds for --build (default: 3600)",
     )
     add(
         "--everything",
         action="store_true",
-        help="judge every candidate, to find more than one step",
+        help="judge all candidates, to find more than one step",
     )
     add(
         "--attempts",
         type=count(1),
         default=2,
         metavar="N",
-        help="attempts for an unclear candidate, each with twice the processes (default: 2)",
+        help="number of attempts to judge an unclear candidate, each with twice the processes of "
+        "the one before (default: 2)",
     )
     add(
         "--threshold",
         type=fraction,
-        help="relative change below which a candidate is good (default: half of the change between "
-        "the ends)",
+        help="relative change below which a candidate is good (default: half the change between "
+        "--good and --bad)",
     )
 
 
@@ -277,39 +274,33 @@ def add_repro_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "case",
         metavar="CASE",
-        help="name of a case or model in the file, or a regular expression that matches only one "
-        "case",
+        help="name of a case or model in the file, or a regular expression that matches only one",
     )
-    add("--backend", help="competitor, e.g. iree:llvm-cpu, if several ran the case")
-    add_options(parser, "device", default=None, help="device, if the case ran on several")
+    add("--backend", help="competitor to reproduce, if several ran the case, e.g. iree:llvm-cpu")
+    _add_recorded_device(parser)
     add_options(
         parser,
         "output",
         metavar="DIR",
-        help="directory to create (default: repro-<model>-<competitor>); it must be new or empty",
+        help="new or empty directory to write to (default: repro-<model>-<competitor>)",
     )
-    add(
-        *spellings("--recorded-python"),
-        action="store_true",
-        help="for a result of `cbs run --env`, run the interpreter named in the results file. Use "
-        "this only with a file that you trust",
-    )
+    _add_recorded_python(parser)
     add(
         "--check",
         action="store_true",
-        help="run the reproducer once here, and add its output to the README",
+        help="run the reproducer once on this machine, and add its output to the README",
     )
     add_options(parser, "suite", "root_dir")
     add_options(
         parser,
         "timeout",
         default=1800.0,
-        help="seconds for the export and for the check, each (default: 1800)",
+        help="time limit in seconds for the export and for the check (default: 1800 each)",
     )
     add_options(
         parser,
         "memory_limit",
-        help="memory limit of the export, e.g. 8G (default: available memory minus 1G)",
+        help="memory limit for the export, e.g. 8G (default: available memory minus 1G)",
     )
 
 
@@ -321,38 +312,44 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
         "competitors",
         nargs="*",
         metavar="COMPETITOR",
-        help="two competitors of the file, e.g. pt_inductor:eager jax_xla:xla, or one to compare "
-        "with the fastest (default: the slowest and the fastest). If one ran models of several "
-        "frameworks, add /FRAMEWORK (iree:llvm-cpu/jax)",
+        help="two competitors in the file, e.g. pt_inductor:eager jax_xla:xla, or one to compare "
+        "with the fastest (default: the slowest and the fastest). If a competitor ran models from "
+        "several frameworks, add the framework, as in iree:llvm-cpu/jax",
     )
     add(
         *spellings("--case", "--workload"),
         dest="case",
         metavar="REGEX",
-        help="workload to explain, if the file contains several: a regular expression to search "
-        "for in names of cases, models and workloads",
+        help="workload to explain, if the file contains several: regular expression to search for "
+        "in the names of cases, models and workloads",
     )
-    add_options(
-        parser, "device", default=None, help="device, if the file contains results of several"
-    )
+    _add_recorded_device(parser)
     add("--again", action="store_true", help="profile again, even if profiles are stored")
     add(
         *spellings("--no-profiling"),
         action="store_true",
-        help="use stored profiles, and take no new ones",
+        help="use only stored profiles, without profiling",
     )
-    add(
-        *spellings("--recorded-python"),
-        action="store_true",
-        help="run the interpreter recorded in the results file, for results of `cbs run --env`. "
-        "Use this only for files that you trust",
-    )
-    add_options(parser, "json", help="print JSON")
-    add_options(parser, "suite", "root_dir")
+    _add_recorded_python(parser)
+    add_options(parser, "json", "suite", "root_dir")
     add_options(
         parser,
         "timeout",
         default=1800.0,
-        help="seconds to profile one competitor (default: 1800)",
+        help="time limit in seconds for profiling one competitor (default: 1800)",
     )
     add_options(parser, "memory_limit")
+
+
+def _add_recorded_device(parser: argparse.ArgumentParser) -> None:
+    text = "device, if the file contains results from several devices"
+    add_options(parser, "device", default=None, help=text)
+
+
+def _add_recorded_python(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        *spellings("--recorded-python"),
+        action="store_true",
+        help="for results from `cbs run --env`, run the interpreter named in the results file; use "
+        "this only with files that you trust",
+    )

@@ -30,7 +30,7 @@ def checked_array(value: Any, source: str) -> Array:
     """Returns the value as a numeric array, or raises a TypeError that names its source."""
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind in "USmM":
-        raise TypeError(f"{source} gave a {type(value).__name__}, which is not an array of numbers")
+        raise TypeError(f"{source} returned a {type(value).__name__}, expected an array of numbers")
     return array
 
 
@@ -38,7 +38,7 @@ def check_arity(model: Any, inputs: Sequence[Any]) -> None:
     """Raises TypeError if `forward` cannot take that number of inputs."""
     if error := mismatch(model.forward, inputs):
         raise TypeError(
-            f"preprocess gives {len(inputs)} inputs, which forward cannot take: {error}"
+            f"preprocess returned {len(inputs)} inputs, which forward does not accept: {error}"
         )
 
 

@@ -265,7 +265,7 @@ class Executor:
         backend = self._require_backend()
         runs_ms: list[float] = []
         seen_ms: list[float] = []
-        without = "no order of its inputs is new"
+        without = "rotating its inputs does not change them"
         values = [array_files.load(Path(path)) for path in inputs]
         with self._phases.whole("fresh_runs"):
             try:
@@ -292,7 +292,7 @@ class Executor:
         backend = self._require_backend()
         values = [array_files.load(Path(path)) for path in inputs]
         with self._phases.whole("verification_compile"):
-            with self._compiled_runs.verified("a further run", calls=1):
+            with self._compiled_runs.verified("an additional run", calls=1):
                 outputs = backend.run_with(values)
             if outputs is None:
                 outputs = self._run_second_backend(backend, values)
@@ -350,9 +350,9 @@ class Executor:
         files = self._require_backend().profile(target, iterations)
         for path in files:
             if path.parent != target or not path.is_file() or not path.stat().st_size:
-                raise RuntimeError(f"the profiler left no file {path.name!r} in {target}")
+                raise RuntimeError(f"the profiler did not write {path.name!r} to {target}")
         if not files:
-            raise RuntimeError("the profiler wrote nothing")
+            raise RuntimeError("the profiler wrote no files")
         return {"files": [path.name for path in files]}
 
     def _release(self) -> Message:
@@ -440,7 +440,7 @@ def _told(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}".strip()[:4000]
     if first is error or not isinstance(error, ImportError):
         return text
-    return f"{text} (for {type(first).__name__}: {first})"[:4000]
+    return f"{text} (caused by {type(first).__name__}: {first})"[:4000]
 
 
 def _kind_of(error: Exception) -> str:

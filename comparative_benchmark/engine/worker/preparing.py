@@ -87,7 +87,7 @@ def save(
     changed = getattr(module, "changed_weights", lambda *_: contextlib.nullcontext())
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
-    reason = "its outputs change their shape"
+    reason = "the shapes of its outputs change"
     for seed in range(NEIGHBOUR_COUNT):
         random = np.random.Generator(np.random.Philox(seed))
         try:
@@ -165,7 +165,7 @@ def prepare(
         # describe their own truth.
         is_brought = hasattr(model, "try_out") and not hasattr(model, "truth_and_reference")
         remark = remark_on_truth(reference, model, inputs) if is_brought else None
-    without_second = None if second else "none was wanted"
+    without_second = None if second else "a second input was not requested"
     if second:
         with phases("second_reference"):
             without_second = judged_by.save_second(target, lambda: second_inputs(model, inputs))
@@ -383,9 +383,7 @@ class JudgedBy:
         forced = self.model.verification_inputs(inputs, truth)
         again, same_type = self._due(forced)
         if not np.array_equal(again[TOKENS], truth[TOKENS]):
-            raise RuntimeError(
-                "the model takes other tokens when it is fed with those that it took"
-            )
+            raise RuntimeError("the model chooses other tokens when it is fed with its own tokens")
         return same_type
 
 
@@ -395,13 +393,13 @@ def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadC
     Models whose cost cannot be counted still get their truth.
     """
     if isinstance(model, TrainingModel):  # `forward` runs several steps and updates real weights
-        return WorkloadCost.unknown("what a training step has to do is not counted")
+        return WorkloadCost.unknown("the cost of training steps is not counted")
     if reason := getattr(model, "not_countable", None):
         return WorkloadCost.unknown(reason)
     module = importlib.import_module(reference.partition(":")[0])
     count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
     if count is None:
-        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
+        return WorkloadCost.unknown(f"{module.__name__} does not define a cost")
     try:
         return count(model, inputs)
     except Exception as error:

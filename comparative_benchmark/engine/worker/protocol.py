@@ -51,10 +51,10 @@ class Decoder:
         head, blank, _ = bytes(self._buffer[:20]).partition(b" ")
         if not blank:
             if len(head) >= 20 or not (head == b"" or head.isdigit()):
-                raise ProtocolError(f"no length at the start of {head!r}")
+                raise ProtocolError(f"expected a length, got {head!r}")
             return None
         if not head.isdigit() or int(head) > MAX_MESSAGE_BYTES:
-            raise ProtocolError(f"bad length {head!r}")
+            raise ProtocolError(f"invalid length {head!r}")
         end = len(head) + 1 + int(head) + 1
         if len(self._buffer) < end:
             return None
@@ -71,7 +71,7 @@ def _parse(body: bytes) -> Message:
     try:
         message = json.loads(body, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"no JSON: {error}") from error
+        raise ProtocolError(f"invalid JSON: {error}") from error
     if not isinstance(message, dict):
-        raise ProtocolError(f"no object: {body[:40]!r}")
+        raise ProtocolError(f"expected a JSON object, got {body[:40]!r}")
     return message

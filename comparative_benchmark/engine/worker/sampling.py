@@ -278,8 +278,8 @@ class CompiledRuns:
             )
         if iterations and all(block.compilations):
             raise UnsupportedError(
-                f"it recompiles in each call: {counter.recompile_reason()}; the {iterations} timed "
-                "iterations hold a compilation each"
+                f"it recompiles in each call: {counter.recompile_reason()}; each of the "
+                f"{iterations} timed iterations contains a compilation"
             )
 
 

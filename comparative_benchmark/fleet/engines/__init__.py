@@ -170,4 +170,4 @@ def check_options(options: Mapping[str, Any], known: Sequence[str], engine: str)
     for name in options:
         if name not in known:
             near = did_you_mean(name, known) or f"; expected {', '.join(known)}"
-            raise UsageError(f"[options] of engine {engine}: unknown key {name!r}{near}")
+            raise UsageError(f"[options] for engine {engine}: unknown key {name!r}{near}")

@@ -96,7 +96,7 @@ class SshEngine:
     def __init__(self, *, options: Mapping[str, Any], folder: Path, hosts: Sequence[str]) -> None:
         check_options(options, ("ssh", "folder", "python"), "ssh")
         if not hosts:
-            raise UsageError("engine ssh needs hosts = [...] in each [[class]]")
+            raise UsageError("engine ssh requires hosts = [...] in each [[class]]")
         self._arguments: list[str] = list(options.get("ssh", ()))
         self._folder = options.get("folder", f"~/.cache/common-benchmark-suite/fleet/{folder.name}")
         self._python = str(options.get("python", sys.executable))
@@ -238,23 +238,23 @@ class SshEngine:
         except FileNotFoundError as error:
             raise EngineError("ssh is not installed") from error
         except subprocess.TimeoutExpired as error:
-            raise EngineError(f"{host}: no answer within {_ANSWERING_S} s") from error
+            raise EngineError(f"{host}: no response within {_ANSWERING_S} s") from error
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         if done.returncode:
-            who = "ssh" if done.returncode == _SSH_FAILED else "its agent"
+            who = "ssh" if done.returncode == _SSH_FAILED else "the agent"
             last = _reason(lines) or f"exit code {done.returncode}"
             raise EngineError(one_line(f"{host}: {who}: {last}", 300))
         try:
             return json.loads(done.stdout.splitlines()[-1])
         except (ValueError, IndexError) as error:
-            raise EngineError(f"{host}: its agent gave no answer") from error
+            raise EngineError(f"{host}: the agent sent no valid response") from error
 
 
 def _reason(lines: Sequence[str]) -> str:
     """Returns the line of ssh's output with the reason; a changed key has a long text around it."""
     for line in lines:
         if "HOST IDENTIFICATION HAS CHANGED" in line:
-            return "the host key has changed; check it, then remove the old one by ssh-keygen -R"
+            return "the host key has changed; verify it, then remove the old key with ssh-keygen -R"
     return lines[-1] if lines else ""
 
 

@@ -85,7 +85,7 @@ class SlurmEngine:
         self._later_s = _number(options, "seconds_until_retry", _LATER_S) or 0.0
         self._access = options.get("access", [])
         if not isinstance(self._access, list) or not all(type(i) is str for i in self._access):
-            raise UsageError("[options] of engine slurm: access must be a list of strings")
+            raise UsageError("[options] for engine slurm: access must be a list of strings")
         self._folder = folder
         self._last_s = 0.0
 
@@ -294,7 +294,7 @@ class _RefusedBySlurmError(EngineError):
 def _number(options: Mapping[str, Any], name: str, default: float | None) -> float | None:
     value: float | None = options.get(name, default)
     if value is not None and (type(value) not in (int, float) or not 0 <= value <= 10**6):
-        raise UsageError(f"[options] of engine slurm: {name} must be a number, got {value!r}")
+        raise UsageError(f"[options] for engine slurm: {name} must be a number, got {value!r}")
     return value
 
 
@@ -332,7 +332,7 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
         )
     except FileNotFoundError as error:
         raise EngineError(
-            f"{program} is not installed; engine slurm needs Slurm's client"
+            f"{program} is not installed; engine slurm requires Slurm's client"
         ) from error
     except subprocess.TimeoutExpired as error:
         # Bytes even in text mode, but not in all versions of Python.
@@ -341,7 +341,7 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
         # sbatch waits for minutes if the controller has as many jobs as it can manage.
         if is_full(waits):
             raise _RefusedBySlurmError(f"{program}: {waits}") from error
-        raise EngineError(f"{program} has not answered for {_ANSWERING_S} s") from error
+        raise EngineError(f"{program} did not respond within {_ANSWERING_S} s") from error
     if done.returncode == 0:
         return done.stdout
     reason = f"{program}: {_reason(done.stderr) or f'exit code {done.returncode}'}"

@@ -159,7 +159,7 @@ class Channel:
                 message = json.loads(line)
                 self._answer(message)
             except (ValueError, KeyError, TypeError) as error:
-                self._outcome.fail(Status.FAILED, f"benchfile.py sent a bad message: {error!r}")
+                self._outcome.fail(Status.FAILED, f"benchfile.py sent invalid data: {error!r}")
 
     def _answer(self, message: Mapping[str, Any]) -> None:
         kind = message["type"]

@@ -69,10 +69,10 @@ def value_of(text: str) -> float:
     """
     try:
         if len(text) > _LONGEST:
-            raise ArgumentsError(f"it is longer than {_LONGEST} characters")
+            raise ArgumentsError(f"longer than {_LONGEST} characters")
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (ArithmeticError, SyntaxError, TypeError, ValueError, RecursionError) as error:
-        raise ArgumentsError(f"expr({text}) is not arithmetic on numbers: {error}") from None
+        raise ArgumentsError(f"invalid arithmetic expression expr({text}): {error}") from None
 
 
 def _value(node: ast.expr) -> float:
@@ -232,7 +232,7 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
     }
     if not values:
         raise UsageError(
-            f"{path} defines no benchmark; entries whose names begin with _ are only inherited from"
+            f"{path} defines no benchmarks; entries whose names begin with _ are only templates"
         )
     return list(values.values())
 
@@ -243,7 +243,7 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
         if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
             entry.fail(key, f"invalid {key} {value!r}; use letters, digits, . _ + and -")
     if "definition" not in merged:
-        entry.fail("definition", f"benchmark {name} needs a definition, the path of its folder")
+        entry.fail("definition", f"benchmark {name} requires a definition, the path to its folder")
     if not isinstance(merged.get("system", {}), dict):
         entry.fail("system", "system must be a mapping")
     group = str(merged.get("group") or name)

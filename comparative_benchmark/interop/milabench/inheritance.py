@@ -93,7 +93,7 @@ def of_system(path: Path) -> Override:
     file = YamlFile(path)
     items = file.items(file.document(), "the file")
     if "system" not in items or not {*items} <= {"system", *_BESIDE_A_SYSTEM}:
-        file.fail(file.document(), "expected the key 'system' and, at most, 'multirun'")
+        file.fail(file.document(), "expected the key 'system' and, optionally, 'multirun'")
     _, node = items["system"]
     fields: dict[str, Any] = {}
     for name, (key, value) in file.items(node, "system").items():
@@ -214,7 +214,7 @@ def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
     value = file.plain(node)
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(item, str) for item in values):
-        file.fail(node, "expected a file name or a list of them")
+        file.fail(node, "expected a file name or a list of file names")
     return [str(item) for item in values]
 
 
@@ -230,7 +230,7 @@ def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
             entry.fail("matrix", "matrix must be a mapping of lists")
         job = entry.fields.get("job")
         if not isinstance(job, dict) or not isinstance(job.get("name"), str):
-            entry.fail("matrix", "a matrix needs a job with a name, e.g. bench-{batch-size}")
+            entry.fail("matrix", "a matrix requires a job with a name, e.g. bench-{batch-size}")
         count = math.prod(map(len, matrix.values()))
         if count > _MOST_COMBINATIONS:
             entry.fail("matrix", f"{count} combinations; at most {_MOST_COMBINATIONS} are allowed")
@@ -297,7 +297,7 @@ def _definition(entry: Entry) -> str | dict[str, Any]:
     if isinstance(given, dict) and isinstance(given.get("git"), str):
         return given
     if not isinstance(given, str):
-        entry.fail("definition", "definition must be the path of a folder")
+        entry.fail("definition", "definition must be the path to a folder")
     folder = (entry.folder / given).resolve()
     # milabench's guide also allows the path of the benchfile itself.
     return str(folder.parent if folder.name == "benchfile.py" else folder)

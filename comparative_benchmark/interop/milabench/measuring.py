@@ -37,13 +37,13 @@ from comparative_benchmark.results.record import (
 
 # The test takes 0.1 ms; limit the number of warm-up lengths tried.
 _MOST_TRIES = 64
-TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: no warm-up removed beyond what the script skips"
+TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: only the warm-up that the script skips is removed"
 
 _LARGEST_FACTOR = 256
 # A smaller gain is noise, and not worth the memory.
 _LEAST_GAIN = 1.02
 
-_NO_NETWORK = "but `run` has no network; download in prepare.py"
+_NO_NETWORK = "but `run` has no network access; download in prepare.py"
 
 # Most severe first.
 _GRAVITY = (
@@ -231,9 +231,9 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
     if network := _network(ended):
         notes.append(network)
     if not ended.isolated:
-        notes.append("the network could not be disabled; only proxy variables blocked it")
+        notes.append("the network could not be disabled, only blocked through proxy variables")
     if ended.left:
-        notes.append(f"processes that it left running, now killed: {ended.left}")
+        notes.append(f"leftover processes that were killed: {ended.left}")
     process = ThroughputProcess(
         replicate=number,
         tag=ended.tag,
@@ -260,9 +260,9 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
 def _network(ended: Ended) -> str:
     """Returns a note if the script tried to use the network, otherwise an empty string."""
     if ended.network_tries:
-        return f"it tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
+        return f"the script tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
     if ended.code and worker_settings.is_offline_error(ended.last_words):
-        return f"it needed the network, {_NO_NETWORK}"
+        return f"the script needed the network, {_NO_NETWORK}"
     return ""
 
 
@@ -281,15 +281,15 @@ def _status_of(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     if observed.nan_loss is not None:
         return Status.WRONG_OUTPUT, f"loss number {observed.nan_loss} was NaN or infinite"
     if not steady.rates:
-        error = f": its voirfile failed: {ended.instrument_error}" if ended.instrument_error else ""
-        return Status.FAILED, f"it reported no rate{error}{network}"
+        error = f": the voirfile failed: {ended.instrument_error}" if ended.instrument_error else ""
+        return Status.FAILED, f"the script reported no rates{error}{network}"
     if not steady.is_steady:
         assert steady.steadiness is not None
         reason = f"the rates never became steady: {steady.steadiness.reason}"
         if (count := len(steady.rates)) < 2 * FEWEST_SAMPLES:
             reason += (
                 f"; at most {count - FEWEST_SAMPLES} of {count} rates can be warm-up, so report "
-                f"{2 * FEWEST_SAMPLES} or more (with voir: --override "
+                f"at least {2 * FEWEST_SAMPLES} rates (with voir: --override "
                 f"NAME.voir.options.stop={2 * FEWEST_SAMPLES})"
             )
         return Status.UNSTEADY, reason
@@ -311,7 +311,7 @@ def _status(
         where = f"{worst.tag}: " if len(processes) > 1 else ""
         return worst.status, f"{where}{worst.reason}", None
     if not processes:
-        return Status.FAILED, "its benchfile ran no command", None
+        return Status.FAILED, "the benchfile ran no commands", None
     return Status.OK, None, None
 
 

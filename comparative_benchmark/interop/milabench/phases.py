@@ -93,7 +93,7 @@ def _too_many(bench: Bench) -> str | None:
     if bench.plan.per_gpu or bench.plan.jobs <= (most := _MOST_PER_CPU * usable):
         return None
     return (
-        f"its plan starts {bench.plan.jobs} processes at once, but {usable} CPUs allow only {most}"
+        f"the plan has {bench.plan.jobs} concurrent processes, but {usable} CPUs allow only {most}"
     )
 
 
@@ -180,7 +180,7 @@ def pin(
     if variant == UNPINNED:
         raise UsageError(
             "variant 'unpinned' installs from requirements.in and has no lock; "
-            "name an architecture, e.g. --variant cuda"
+            "choose an architecture, e.g. --variant cuda"
         )
     wishes = Wishes(
         variant=variant,
@@ -193,7 +193,7 @@ def pin(
 
     def one(place: Placement) -> Outcome:
         if variant is None and place.bench.install_variant == UNPINNED:
-            return Status.FAILED, "its variant is unpinned; name an architecture with --variant"
+            return Status.FAILED, "the variant is unpinned; choose an architecture with --variant"
         outcome = do(PIN, place, wishes)
         return outcome.status, outcome.reason
 
@@ -207,7 +207,7 @@ def not_installed(place: Placement) -> str | None:
     """Returns what the user must do before the benchmark can run; None if it can."""
     if place.bench.venv or workspace.was_installed(place):
         return None
-    return f"it is not installed; run `cbs bench install --select {place.bench.name}`"
+    return f"not installed; run `cbs bench install --select {place.bench.name}`"
 
 
 def _each(places: Sequence[Placement], one: Callable[[Placement], Outcome], done: str) -> int:
@@ -269,7 +269,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             places = [_with_best_batch(place, how, run_id) for place in places]
         results = _alternate(places, how, run_id)
         if execution.restored(file.path, before):
-            print(f"{bench.name}: restored {file.path}, which it had changed", file=sys.stderr)
+            print(f"{bench.name}: modified {file.path}; the file was restored", file=sys.stderr)
         for result in results:
             file.append(result)
             measured.append(result)

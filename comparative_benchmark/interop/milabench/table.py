@@ -242,7 +242,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
         if throughput and throughput.alone:
             remarks.append(
                 f"{result.definition.model}: each of {_count(throughput)} concurrent processes "
-                f"reaches {share_text(throughput)} of the rate of one alone"
+                f"reaches {share_text(throughput)} of the solo rate"
             )
     return list(dict.fromkeys(remarks))
 

@@ -29,7 +29,7 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     """
     if len({bench.folder for bench in benches}) > 1:
         names = ", ".join(bench.name for bench in benches)
-        raise UsageError(f"dev works on one benchmark; --select one of {names}")
+        raise UsageError(f"dev requires a single benchmark; choose one with --select: {names}")
     placement = Placement(base=base, bench=benches[0], run_name="dev")
     if problem := not_installed(placement):
         raise UsageError(problem)
@@ -37,7 +37,7 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     env = placement.shell_environment()
     program = os.environ.get("SHELL") or "/bin/sh"
     if sys.stdin.isatty() and command is None:
-        print(f"environment of {benches[0].name} (`exit` to leave); try `voir --dash main.py`")
+        print(f"environment for {benches[0].name} (`exit` to leave); try `voir --dash main.py`")
     sys.stdout.flush()
     arguments = ["-c", command] if command is not None else []
     return subprocess.run(
@@ -78,7 +78,7 @@ def copy(source: Path, target: Path) -> Iterator[str]:
             )
         source = _own_template()
     if target.absolute().is_relative_to(source.absolute()):
-        raise UsageError(f"{target} lies in the template itself; choose another folder")
+        raise UsageError(f"{target} is inside the template; choose another folder")
     yield from _copy(source, target, target.name)
 
 

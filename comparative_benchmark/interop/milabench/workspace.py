@@ -61,9 +61,9 @@ def gpus() -> list[Gpu]:
 def unmet(bench: Bench) -> str | None:
     """Returns a requirement that this machine does not meet; None if the benchmark may run."""
     if bench.needs:
-        return f"it needs {bench.needs}"
+        return f"requires {bench.needs}"
     if bench.least_gpus > (count := len(gpus())):
-        return f"it needs {bench.least_gpus} GPUs, but this machine has {count or 'none'}"
+        return f"requires {bench.least_gpus} GPUs, but this machine has {count or 'none'}"
     return None
 
 

@@ -202,7 +202,7 @@ def _judge(
 ) -> CaseAnswer:
     old, new = ([metrics.get(name, "missing") for metrics in side] for side in (good, candidate))
     if texts := [value for value in old if isinstance(value, str)]:
-        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"good side: {texts[0]}")
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"good end: {texts[0]}")
     if texts := [value for value in new if isinstance(value, str)]:
         return CaseAnswer(case=name, answer=Answer.BAD, reason=texts[0])
     sides = [[[float(value)] for value in values] for values in (new, old)]

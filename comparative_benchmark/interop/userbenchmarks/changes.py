@@ -193,7 +193,7 @@ def _signals(answer: Any, control: Document, treatment: Document, compared: int)
         result = msgspec.convert(answer or {"details": {}}, _Answer)
     except msgspec.ValidationError as error:
         raise UserbenchmarkError(
-            f"the detector of {control['name']!r} returned no TorchBenchABTestResult: {error}"
+            f"the detector for {control['name']!r} returned an invalid result: {error}"
         ) from error
     return Signals(
         name=control["name"],
@@ -303,9 +303,9 @@ def as_markdown(headline: str, rows: Sequence[Compared], runs: int) -> str:
     enough = (
         ""
         if runs >= DECISIVE_PROCESSES
-        else f" A change needs {DECISIVE_PROCESSES} runs of each side."
+        else f" Detecting a change requires {DECISIVE_PROCESSES} runs per side."
     )
-    lines += ["", escaped(f"{runs} runs of each side.") + enough]
+    lines += ["", escaped(f"{runs} runs per side.") + enough]
     return "\n".join(lines) + "\n"
 
 

@@ -103,7 +103,7 @@ def _document(path: Path) -> Any:
     try:
         import yaml
     except ModuleNotFoundError as error:
-        raise CiError(f"{path}: reading it requires PyYAML: pip install pyyaml") from error
+        raise CiError(f"{path}: YAML files require PyYAML; run pip install pyyaml") from error
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -165,7 +165,7 @@ def find_folder(given: Path | None) -> Path:
         if folder.is_dir():
             return folder.absolute()
     raise UserbenchmarkError(
-        f"no directory {FOLDER}/ here; change to the checkout, or use --directory DIR"
+        f"no {FOLDER}/ directory found; run cbs in a checkout, or pass --directory DIR"
     )
 
 
@@ -238,7 +238,7 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
         raise MetricsError(str(error)) from error
     for metric, value in metrics.items():
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-            raise MetricsError(f"{path}: not a metrics file: {metric!r} is {ascii(value)[:60]}")
+            raise MetricsError(f"{path}: invalid value for metric {metric!r}: {ascii(value)[:60]}")
     if name is not None and document["name"] != name:
         raise MetricsError(f"{path} belongs to userbenchmark {document['name']!r}, not {name!r}")
     return document
@@ -296,7 +296,7 @@ def run_benchmark(
         written = [
             Path(shutil.move(path, folder / path.name)) for path in _written(next_to_it, before)
         ]
-    left = f"; it wrote {', '.join(map(str, written))}" if written else ""
+    left = f"; files written: {', '.join(map(str, written))}" if written else ""
     if code == child.NO_RUN:
         raise UserbenchmarkError(
             f"userbenchmark {benchmark.name!r} has no run(args) in {benchmark.folder}/__init__.py"
@@ -349,7 +349,7 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
             return json.loads(answer.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise UserbenchmarkError(
-                f"the detector {where} returned no valid result: {error}"
+                f"the detector {where} returned an invalid result: {error}"
             ) from error
 
 

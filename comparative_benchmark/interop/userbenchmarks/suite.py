@@ -1,4 +1,4 @@
-"""Shared code of this suite's own userbenchmarks: runs cases and writes their metrics."""
+"""Shared code for this suite's userbenchmarks: runs cases and writes their metrics."""
 
 import argparse
 import os
@@ -24,24 +24,24 @@ DEFAULT_CASES = "models/BERT_TINY_FP32_.+_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_
 
 
 def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
-    """Runs `cbs run` with the arguments, and writes the metrics that it measured.
+    """Runs `cbs run` with the arguments, and writes the measured metrics.
 
     Args:
-      name: the userbenchmark.
+      name: name of the userbenchmark.
       arguments: the user's arguments for `cbs run`, without `-o`; `-name`, `--backend` and
         `-device` have defaults.
-      fixed: arguments from the userbenchmark itself.
+      fixed: additional arguments that the userbenchmark sets.
 
     Returns:
-      The exit code of `cbs run`: 2 if an output was wrong, 3 if something could not be measured. In
-      both cases the metrics are written, with a status instead of each missing value.
+      The exit code of `cbs run`: 2 if an output was wrong, 3 if a case could not be measured. The
+      metrics are written in both cases, with a status instead of each missing value.
     """
     chosen, rest = _options(name).parse_known_args(list(arguments))
     folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
-    # For folders, `cbs run` selects the backends and all cases itself.
+    # For TorchBench folders, `cbs run` selects the backends and all cases.
     backend = chosen.backend or ("" if folders else ",".join(_installed()))
     if not (backend or folders):
-        print("no backend is installed (see cbs backends)", file=sys.stderr)
+        print("no backend is installed; to install one, see `cbs backends`", file=sys.stderr)
         return EXIT_FAILED
     cases = chosen.name or (None if folders else DEFAULT_CASES)
     selected = [
@@ -56,8 +56,8 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
 def run_scripts(name: str, arguments: Sequence[str]) -> int:
     """Runs `cbs bench run` with the arguments, and writes the metrics reported by the scripts.
 
-    Scripts with `--use-current-env` run in the environment of this process, so that a bisection of
-    one of its packages measures that package.
+    With `--use-current-env`, scripts run in the environment of this process. A bisection of one of
+    its packages therefore measures that package.
     """
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
     environment.pop("CONDA_PREFIX", None)
@@ -69,7 +69,7 @@ def _measured(
     name: str, command: Sequence[str], environment: Mapping[str, str], *, some_fail: bool = False
 ) -> int:
     metrics = Path(get_default_output_json_path(name))
-    # Use a fresh file, because an older one would contain earlier results.
+    # Use a new file, because an existing one would contain earlier results.
     results = get_default_debug_output_dir(str(metrics)) / "results.json"
     code = subprocess.run(
         [sys.executable, "-P", "-m", "comparative_benchmark", *command, "-o", str(results)],
@@ -85,7 +85,7 @@ def _measured(
         print(f"skipped: {sentence}", file=sys.stderr)
     document = document_of(stored.results, name)
     version, git_version = pytorch_versions()
-    # `cbs run` may have used another environment, and so another PyTorch.
+    # `cbs run` may have used another environment, and therefore another version of PyTorch.
     if document["environ"]["pytorch_version"] == version:
         document["environ"]["pytorch_git_version"] = git_version
     write_output(metrics, document)
@@ -96,13 +96,14 @@ def _options(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"cbs userbenchmark run {name}",
         allow_abbrev=False,
-        epilog="all other arguments are passed to `cbs run`",
+        epilog="All other arguments are passed to `cbs run`.",
     )
-    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}) or folders to run")
+    names = f"cases to run (default: {DEFAULT_CASES}), or TorchBench folders"
+    parser.add_argument("-name", help=names)
     parser.add_argument(
-        "--torchbench", action="append", help="TorchBench model folders to run instead of cases"
+        "--torchbench", action="append", help="TorchBench model folder, as in `cbs run`"
     )
-    parser.add_argument("--backend", help="backends to run (default: all installed)")
+    parser.add_argument("--backend", help="backends, as in `cbs run` (default: all installed)")
     parser.add_argument(
         "-device", default=devices.HOST_CPU.name, help="device to run on (default: %(default)s)"
     )

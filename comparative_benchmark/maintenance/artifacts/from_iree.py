@@ -92,7 +92,7 @@ def run_vmfb_cuda(job: Job) -> list[Array]:
         raise ValueError(f"the program has no function {ENTRY!r}, only {names}")
     ptx = conventions.ptx_of(content)
     if ptx is None or ptx.target != conventions.COMMON_CUDA_TARGET:
-        raise ValueError(f"the program has no PTX for {conventions.COMMON_CUDA_TARGET}: {ptx}")
+        raise ValueError(f"expected PTX for {conventions.COMMON_CUDA_TARGET}, got {ptx}")
     try:
         runtime.open_device("cuda")
     except runtime.NoDeviceError as error:

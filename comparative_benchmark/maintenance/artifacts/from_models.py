@@ -49,7 +49,7 @@ def export_second(job: Job) -> None:
     """
     if not job.second:
         raise UnsupportedError(
-            "the model has no second input; the workload's manifest gives the reason"
+            "the model has no second input; see the reason in the workload's manifest"
         )
     archives.pack(job.directory / SECOND_FILE, job.second)
 
@@ -142,8 +142,8 @@ def export_onnx(job: Job) -> None:
     model = job.model()
     if torch_modules.is_generator(model):
         raise UnsupportedError(
-            "a generative model consists of two graphs and a loop on the host; export the model "
-            "that scores its input instead"
+            "a generative model is two graphs and a loop on the host, which cannot be exported; "
+            "export the model that scores its input instead"
         )
     [path], _ = torch_export.write_onnx(model, job.arrays(), job.directory, untimed)
     _strip(path)

@@ -240,7 +240,7 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
         told = {"missing": missing, "unexpected": strays, "empty": empty}
         faults = "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
         raise SessionEnded(
-            Status.FAILED, "export", f"the exporter's files are not as declared: {faults}"
+            Status.FAILED, "export", f"the exporter's files differ from the declared ones: {faults}"
         )
     return tuple(
         MadeFile(path=name, sha256=sha256_of(path), size_bytes=path.stat().st_size)

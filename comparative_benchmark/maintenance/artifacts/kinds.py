@@ -227,11 +227,11 @@ _NAMES = {kind.name for kind in KINDS}
 
 _NO_STABLEHLO = (
     "PyTorch cannot export to XLA's formats by itself, and torch-mlir, torchax and torch_xla are "
-    "not in the suite's environments; use torch_mlir, linalg_mlir or onnx, or the model in JAX"
+    "not in the suite's environments; use torch_mlir, linalg_mlir or onnx, or the JAX model"
 )
 _NO_TOSA = (
-    "TensorFlow 2.21 still has the name of a converter from TFLite to TOSA (tf.mlir.experimental) "
-    "but not the converter, and no other package in the suite's environments creates TOSA"
+    "TensorFlow 2.21 still lists a TFLite-to-TOSA converter (tf.mlir.experimental) but does not "
+    "contain it, and no other package in the suite's environments creates TOSA"
 )
 # Types that definitions may name but that cannot be exported from these frameworks.
 NO_ROUTE: Mapping[tuple[ModelFrameworkType, str], str] = {

@@ -116,13 +116,13 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -
     own = along(outputs[TOKENS])
     whole = verify_forced_run(outputs, own.truth, own.reference, parameters, data_type=data_type)
     if not whole.passed:
-        return attrs.evolve(whole, reason=f"judged on its own tokens: {whole.reason}")
+        return attrs.evolve(whole, reason=f"judged on the program's own tokens: {whole.reason}")
     return attrs.evolve(whole, divergences=verdict.divergences)
 
 
 def _judge_identity(actual: Sequence[Path], due: Sequence[Path]) -> Verification:
     if len(actual) != len(due):
-        return failed(f"{len(actual)} arrays, expected {len(due)}")
+        return failed(f"expected {len(due)} arrays, got {len(actual)}")
     for index, (one, other) in enumerate(zip(map(open_array, actual), map(open_array, due))):
         same = one.dtype == other.dtype and one.shape == other.shape
         if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
@@ -204,7 +204,7 @@ def subjects(
         backend = reference or _reference_of(case)
         if backend is None:
             reason = (
-                "no backend computes the truth of "
+                "no backend can compute the truth for "
                 f"{case.model.model_impl.framework_type.value} models"
             )
             failures[case.model.name] = SessionEnded(Status.FAILED, "artifacts", reason)

@@ -40,8 +40,8 @@ def nvidia(system: System) -> Iterator[Finding]:
             value="NVIDIA device files exist, but nvidia-smi does not respond"
             if devices
             else "no NVIDIA GPU found",
-            cost="without nvidia-smi, clocks, heat and other users of a GPU are not visible",
-            fix="install the nvidia-smi of the driver's version" if devices else "",
+            cost="without nvidia-smi, GPU clocks, temperatures and other users are not visible",
+            fix="install the nvidia-smi that matches the driver" if devices else "",
             verify="nvidia-smi -L; ls /dev | grep -c nvidia || true",
         )
         return
@@ -57,7 +57,7 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
         name=f"{name} persistence",
         status={"Enabled": "ok", "Disabled": "warning"}.get(persistence or "", "unknown"),  # type: ignore[arg-type]
         value=f"{row['name']}: {persistence or 'unknown'}",
-        cost="without it the driver unloads between processes, which slows the first run of each",
+        cost="without persistence, the driver unloads between processes: each first run is slower",
         fix="sudo nvidia-smi -pm 1" if persistence == "Disabled" else "",
         verify=verify,
     )
@@ -70,7 +70,7 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
         value=f"{row['clocks.sm'] or '?'} of {row['clocks.max.sm'] or '?'} MHz, "
         f"{row['temperature.gpu'] or '?'} degrees C, {row['utilization.gpu'] or '?'} % busy; "
         f"held back by: {names}",
-        cost="clocks depend on power and heat: the same kernel is slower once a limit is reached",
+        cost="clocks depend on power and temperature: kernels are slower once a limit is reached",
         fix=f"sudo nvidia-smi -i {row['index']} -lgc MHZ,MHZ  # a clock that the GPU can sustain"
         if harmful
         else "",
@@ -99,9 +99,9 @@ def _memory(name: str, row: Mapping[str, str | None], verify: str) -> Finding:
         name=f"{name} memory",
         status="unknown" if not known else "warning" if held else "ok",
         value=f"{used or '?'} of {total or '?'} MiB used",
-        cost="the process that holds memory may also compute; competitors that do not fit together "
-        "are not interleaved",
-        fix="stop the process that holds it, or choose another GPU with CUDA_VISIBLE_DEVICES"
+        cost="the process that holds the memory may also use the GPU; competitors that do not fit "
+        "in memory together are not interleaved",
+        fix="stop the process that holds the memory, or choose a GPU with CUDA_VISIBLE_DEVICES"
         if held
         else "",
         verify=verify,
@@ -123,7 +123,7 @@ def _gpu_processes(system: System) -> Finding:
         if rows is None
         else "; ".join(names) or "none visible (a container hides processes outside it)",
         cost="another process shares the GPU's time and memory: latencies increase and vary more",
-        fix="wait until they end, or choose another GPU with CUDA_VISIBLE_DEVICES" if rows else "",
+        fix="stop the processes, or choose a GPU with CUDA_VISIBLE_DEVICES" if rows else "",
         verify=shlex.join(command),
     )
 

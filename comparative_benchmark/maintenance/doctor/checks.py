@@ -34,7 +34,7 @@ def virtualisation(system: System) -> Finding:
         status="unknown" if not flags else "warning" if "hypervisor" in flags else "ok",
         value=f"{machine}{f' ({named})' if named else ''}; {container}",
         cost="the host's clock, hyper-threads and other guests are not visible: rely on "
-        "interleaved rounds and steal, not on absolute times",
+        "interleaved rounds and `steal`, not on absolute times",
         fix="if absolute times matter, measure on bare metal" if "hypervisor" in flags else "",
         verify="grep -o -m 1 -w hypervisor /proc/cpuinfo | head -n 1; "
         f"cat {' '.join(board)} /proc/1/cgroup 2>/dev/null; "
@@ -215,7 +215,7 @@ def timer() -> Finding:
         name="timer",
         status="problem" if bad else "ok",
         value=f"step {resolution_ns} ns, {cost_ns:.0f} ns per reading",
-        cost="each sample includes one reading of the clock and is rounded to its step",
+        cost="each sample includes one clock reading and is rounded to the clock's step",
         fix="see `clock source`" if bad else "",
         verify=f"{python} -c 'import time; c = time.perf_counter_ns; "
         't = [c() for _ in range(20000)]; print("step", min(b - a for a, b in zip(t, t[1:]) '
@@ -242,8 +242,8 @@ def aslr(system: System) -> Finding:
         name="ASLR",
         status="unknown" if level not in names else "ok" if level == "2" else "warning",
         value=f"{names[level]} ({level})" if level in names else "unavailable",
-        cost="without it all processes have the same memory layout, and a lucky layout looks like "
-        "a faster program (Mytkowicz et al. 2009); replicates average only over different layouts",
+        cost="without ASLR, all processes have the same memory layout, and a lucky layout looks "
+        "like a faster program (Mytkowicz et al. 2009); replicates cannot average over layouts",
         fix="sudo sysctl kernel.randomize_va_space=2" if level in ("0", "1") else "",
         verify=f"cat {path}",
     )
@@ -256,7 +256,7 @@ def huge_pages(system: System) -> Finding:
     chosen = text.partition("[")[2].partition("]")[0]
     costs = {
         "always": "the kernel merges pages in the background, at unpredictable times",
-        "never": "large weights miss the TLB more often than on most machines",
+        "never": "large weights cause more TLB misses than on most machines",
     }
     return Finding(
         name="huge pages",
@@ -287,7 +287,7 @@ def memory(system: System) -> Finding:
         name="memory",
         status="unknown" if available is None else "warning" if low else "ok",
         value=value,
-        cost="workers that do not fit run one after another, not interleaved, or are killed",
+        cost="workers that do not fit in memory are killed, or they are not interleaved",
         fix="stop other processes, or choose smaller workloads" if low else "",
         verify=verify,
     )
@@ -370,7 +370,7 @@ def foreign_processes(observed: Observed) -> Finding:
     taken = (
         "unavailable"
         if share is None
-        else f"other processes used {share:.0%} of our CPUs' time during {OBSERVED_S:.0f} s"
+        else f"other processes used {share:.0%} of the usable CPU time in {OBSERVED_S:.0f} s"
     )
     status: Status = "unknown" if share is None else "ok"
     if observed.conditions.contended:
@@ -385,7 +385,7 @@ def foreign_processes(observed: Observed) -> Finding:
         name="other processes",
         status=status,
         value="; ".join([taken, *rows]),
-        cost="with a busy process on one of our CPUs, sequential A/A ratios varied by 11-13 % "
+        cost="with a busy process on one usable CPU, sequential A/A ratios varied by 11-13 % "
         "instead of 2 %",
         fix=f"kill -STOP {pids}; cbs run ...; kill -CONT {pids}  # if they are yours"
         if pids
@@ -401,7 +401,7 @@ def steal(observed: Observed) -> Finding:
     return Finding(
         name="steal",
         status="unknown" if share is None else "problem" if bad else "ok",
-        value="unavailable" if share is None else f"{share:.1%} during {OBSERVED_S:.0f} s",
+        value="unavailable" if share is None else f"{share:.1%} in {OBSERVED_S:.0f} s",
         cost="stolen time stops a thread in the middle of an iteration; no process list shows it",
         fix="move to a dedicated or less busy host" if bad else "",
         verify=_steal_command(observed.cpus),

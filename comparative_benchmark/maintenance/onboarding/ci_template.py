@@ -35,7 +35,7 @@ def write_workflow(model: str, *, backends: str, install: str | None) -> int:
     content = workflow(model, is_suite=is_suite, backends=backends, suite=suite)
     _write(path, content)
     print(printable(str(path)))
-    print("\nCommit it: each pull request then gets a table that compares it with its base.")
+    print("\nCommit this file. Each pull request then gets a table that compares it with its base.")
     return EXIT_OK
 
 
@@ -52,7 +52,7 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
       UsageError: GitHub would evaluate one of these strings, or one is unprintable.
     """
     fields = {
-        "WHAT": "the cases of a folder" if is_suite else "a model",
+        "WHAT": "the cases in a folder" if is_suite else "a model",
         "NAME": for_workflow(f"Benchmark of {model}"),
         "MODEL": for_workflow(f"./{model}" if model.startswith("-") else model),
         "BACKENDS": for_workflow(backends),
@@ -133,7 +133,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
 def _inside(path: Path, root: Path) -> str:
     path = path.parent.resolve() / path.name
     if not path.is_relative_to(root.resolve()):
-        raise UsageError(f"{path} is outside {root}: a workflow can use only files of the checkout")
+        raise UsageError(f"{path} is outside {root}: a workflow can use only files in the checkout")
     return os.path.relpath(path, root.resolve())
 
 

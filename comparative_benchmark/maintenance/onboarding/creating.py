@@ -81,7 +81,7 @@ def write_model(name: str, *, frameworks: str, into: Path | None, torchbench: bo
     files = model_files(name, parse_frameworks(frameworks), root)
     write_files(root, files)
     upper = name.upper()
-    print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
+    print(f"\nList the cases: cbs list -name 'models/{upper}_.+'")
     print(f"Replace the example with your model, then run: cbs check-model {name}")
     if Path(str(openxla.benchmark.__file__)).parents[3] != root:
         print(
@@ -99,7 +99,7 @@ def _write_folder(name: str, root: Path) -> int:
     fields = {"name": name, "title": name.replace("_", " ").capitalize()}
     templates = sorted((_TEMPLATES / "torchbench").glob("*.txt"))
     write_files(root, {Path(name) / path.stem: _substituted(path, fields) for path in templates})
-    print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
+    print(f"\nRun the model: cbs run --torchbench {root / name} -o results.json")
     print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
     return EXIT_OK
 
@@ -214,7 +214,7 @@ def _checkout(given: Path | None) -> Path:
     for candidate in candidates:
         if (candidate / _SUITE).is_dir() and (candidate / "pyproject.toml").is_file():
             return candidate
-    raise UsageError(f"{candidates[0]} is not in a checkout of the suite; name one with --into")
+    raise UsageError(f"{candidates[0]} is not in a checkout of the suite; pass one with --into")
 
 
 def _filled(template: str, fields: Mapping[str, str], **more: str) -> str:
@@ -267,8 +267,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             object="RECIPE",
             # A hyphen and a digit would be parsed as the parameter of a shorter recipe.
             name=r"[a-z][a-z0-9]*([_-][a-z][a-z0-9]*)*",
-            rule="words of lowercase letters and digits that begin with a letter, with single "
-            "hyphens or underscores between them",
+            rule="words of lowercase letters and digits that begin with a letter, joined by "
+            "single hyphens or underscores",
             example="int8wo-asym",
             sources={"${module}.py": "recipe.py", "test_${module}.py": "recipe_test.py"},
             measure="cbs micro run --op linear --shapes 64x64x64 "
@@ -307,8 +307,8 @@ def write_package(kind: str, name: str, *, into: Path | None) -> int:
     write_files(root, files)
     shown = shlex.quote(str(into / root.name if into else root.name))
     measure = string.Template(KINDS[kind].measure).substitute(name=name)
-    print(f"\nInstall it: pip install -e {printable(shown)}")
-    print(f"Test it: pytest {printable(shown)}")
+    print(f"\nInstall the package: pip install -e {printable(shown)}")
+    print(f"Test the package: pytest {printable(shown)}")
     print(f"Replace the example with your {kind}, then measure it: {measure} -o results.json")
     return EXIT_OK
 

@@ -23,17 +23,17 @@ State = Literal["ok", "failed", "not_applicable", "not_run"]
 # In display order, each with the property that it checks.
 CHECKS = MappingProxyType(
     {
-        "definitions": "cases of the catalogue use it",
-        "docstrings": "everything public has a docstring",
+        "definitions": "cases in the catalogue use the implementation",
+        "docstrings": "all public names have docstrings",
         "requirements": "requirements.txt exists, and the installed packages satisfy it",
         "install": "requirements.txt can be installed into a fresh environment",
-        "runs elsewhere": "it runs as a module from another directory",
+        "runs elsewhere": "the module runs from another directory",
         "types": "inputs and outputs have the declared shapes and types",
         "repeatable": "the same seed gives the same output in another process",
-        "seed": "another seed gives another output",
+        "seed": "a different seed gives a different output",
         "signal": "outputs are finite and not constant",
-        "memory": "its memory is freed when it is dropped",
-        "agreement": "its implementations agree in float64",
+        "memory": "memory is freed when the model is dropped",
+        "agreement": "all implementations agree in float64",
     }
 )
 

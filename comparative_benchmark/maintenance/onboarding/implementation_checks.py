@@ -36,19 +36,19 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
     """Checks whether cases use the implementation."""
     if not cases:
         fix = (
-            "define a ModelImplementation with that module_path, and its cases; see "
+            "define a ModelImplementation with this module_path, and cases for it; see "
             "docs/guides/extend/add-a-model.md"
         )
-        detail = f"no case of the catalogue uses {module_path}"
+        detail = f"no case in the catalogue uses {module_path}"
         return Finding("definitions", framework, "failed", detail, fix)
-    return Finding("definitions", framework, "ok", f"{len(cases)} cases use it")
+    return Finding("definitions", framework, "ok", f"used by {len(cases)} cases")
 
 
 def docstrings(framework: str, path: Path) -> Finding:
     """Checks whether a module, its public classes, functions and methods have docstrings."""
     bare = list(_undocumented(path))
     if bare:
-        fix = "describe what each takes and returns, with shapes"
+        fix = "document arguments and return values, with shapes"
         return Finding("docstrings", framework, "failed", f"no docstring: {_some(bare)}", fix)
     return Finding("docstrings", framework, "ok", "all present")
 
@@ -72,7 +72,7 @@ def requirements(framework: str, folder: Path) -> Finding:
     except (InvalidRequirement, OSError) as error:
         return failed(f"{path}: {error}", "write one requirement per line, such as jax==0.10.2")
     if not wanted:
-        return failed(f"{path} lists no package", "list the packages that the model imports")
+        return failed(f"{path} lists no packages", "list the packages that the model imports")
     lacking = [problem for item in wanted if (problem := _unsatisfied(item))]
     if lacking:
         return failed("; ".join(lacking), f"run {sys.executable} -m pip install -r {path}")
@@ -144,7 +144,7 @@ def _unsatisfied(requirement: Requirement) -> str | None:
         return f"{requirement.name} is not installed"
     # CPU builds have a local version, `2.13.0+cpu`, which satisfies `==2.13.0`.
     if not requirement.specifier.contains(installed, prereleases=True):
-        return f"{requirement} is required, {installed} is installed"
+        return f"{requirement} is required, but {installed} is installed"
     return None
 
 
@@ -254,7 +254,7 @@ class WorkerChecks:
             detail = f"exit code {done.returncode}: {last}"
             return self._finding("runs elsewhere", "failed", detail, fix)
         if "output_0" not in done.stdout:
-            return self._finding("runs elsewhere", "failed", "it printed no output_0", fix)
+            return self._finding("runs elsewhere", "failed", "output_0 was not printed", fix)
         return self._finding("runs elsewhere", "ok", done.stdout.splitlines()[0])
 
     def _types(
@@ -267,7 +267,7 @@ class WorkerChecks:
             outputs = findings.specs(folder / "reference", "output")
             problems += findings.other_than_declared(item, inputs, outputs)
         if problems:
-            fix = "compute in the model's own data type throughout, and declare what it returns"
+            fix = "compute in the model's data type throughout, and declare the returned types"
             return self._finding("types", "failed", "; ".join(problems), fix)
         names = ", ".join(str(item.data_type) for item in self._cases)
         return self._finding("types", "ok", f"as declared, in {names}")
@@ -283,7 +283,7 @@ class WorkerChecks:
                 return self._finding("signal", "failed", f"output {index} is not finite", fix)
             scale, spread = float(np.sqrt(np.mean(wide * wide))), float(wide.std())
             if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
-                detail = f"output {index} is constant, so any answer would pass"
+                detail = f"output {index} is constant, so any result would pass"
                 return self._finding("signal", "failed", detail, fix)
         spreads = ", ".join(f"{float(np.asarray(v, np.float64).std()):.3g}" for v in truth)
         return self._finding("signal", "ok", f"standard deviation {spreads}")
@@ -292,7 +292,7 @@ class WorkerChecks:
         self, session: Session | InProcessSession, case: BenchmarkCase, first: Path
     ) -> Finding:
         if case.model.model_impl.architecture is None:
-            detail = "it has no architecture, so it has no seeded checkpoint"
+            detail = "the model has no architecture, so it has no seeded checkpoint"
             return self._finding("seed", "not_applicable", detail)
         seed = case.model.model_parameters.get("seed", 0)
         other = self._prepare(session, case, seed=(seed if isinstance(seed, int) else 0) + 1)
@@ -319,10 +319,10 @@ class WorkerChecks:
             )
             for ours, theirs in pairs:
                 if ours.read_bytes() != theirs.read_bytes():
-                    fix = "use no random numbers, times or set orders that the seed does not fix"
+                    fix = "avoid random numbers, times and set orders that the seed does not fix"
                     detail = f"{kind}/{ours.name} differs in a second process"
                     return self._finding("repeatable", "failed", detail, fix)
-        return self._finding("repeatable", "ok", "the same bytes in a second process")
+        return self._finding("repeatable", "ok", "identical bytes in a second process")
 
     def _memory(
         self, session: Session | InProcessSession, case: BenchmarkCase, first: Path
@@ -336,7 +336,7 @@ class WorkerChecks:
         seen = call_function(session, probe, arguments, _MemoryProbe)
         held, model_bytes = seen.held_bytes, seen.model_bytes
         growth = held[-1] - held[0]
-        fix = "keep no model, weight or output in a module, a cache or a hook"
+        fix = "do not keep models, weights or outputs in modules, caches or hooks"
         if seen.alive:
             return self._finding(
                 "memory",
@@ -345,7 +345,7 @@ class WorkerChecks:
                 fix,
             )
         if growth > model_bytes * (len(held) - 1) / 2:
-            detail = f"{len(held) - 1} more models leave {growth} more bytes allocated"
+            detail = f"{len(held) - 1} additional models leave {growth} additional bytes allocated"
             return self._finding("memory", "failed", detail, fix)
         return self._finding("memory", "ok", f"{model_bytes} bytes, freed")
 
@@ -381,7 +381,7 @@ class WorkerChecks:
         first, *others = [check for check in RUNS if check not in done] or ["repeatable"]
         detail = f"{ended.status.value} in {ended.phase}: {ended.reason}"
         return [
-            self._finding(first, "failed", detail, "make create_model and forward work"),
+            self._finding(first, "failed", detail, "fix create_model and forward"),
             *(self._finding(check, "not_run", "the model did not run") for check in others),
         ]
 

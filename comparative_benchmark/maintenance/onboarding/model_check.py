@@ -34,12 +34,12 @@ _FOLDER_TESTS = ("eval", "train")
 _FOLDER_CHECK = "comparative_benchmark.sources.torchbench.checks:check"
 FOLDER_CHECKS = MappingProxyType(
     {
-        "runs": "it loads and runs from another directory",
-        "repeatable": "the same seed gives the same output, also in another process",
+        "runs": "the folder loads and runs from another directory",
+        "repeatable": "the same seed gives the same output, even in another process",
         "inputs": "a run does not modify its inputs",
         "signal": "outputs are finite and not constant",
-        "jit": "the scripted module gives the same output as eager",
-        "memory": "its memory is freed when it is dropped",
+        "jit": "the scripted module gives the same output as eager mode",
+        "memory": "memory is freed when the model is dropped",
         "folder": "a run does not modify the folder",
     }
 )
@@ -50,9 +50,9 @@ _FOLDER_FIXES = MappingProxyType(
         "repeatable": "set the seeds of torch, random and numpy when the module is imported, and "
         "draw random numbers only in the constructor",
         "inputs": "clone tensors that a step modifies, or separate them from the example inputs",
-        "signal": "use example inputs that vary, and weights that do not vanish",
-        "jit": "script the module with the weights and mode of the eager one (call .eval() first)",
-        "memory": "keep no tensor or module in globals, caches or hooks",
+        "signal": "use varied example inputs and nonzero weights",
+        "jit": "script the module with the eager module's weights and mode (call .eval() first)",
+        "memory": "do not keep tensors or modules in globals, caches or hooks",
         "folder": "write to a temporary directory; create data in install.py",
     }
 )
@@ -206,7 +206,7 @@ def _run_model(
 def _backend(case: BenchmarkCase) -> BackendInfo | str:
     """Returns a backend that computes truth in a case's framework, or why none does."""
     framework = case.model.model_impl.framework_type
-    reason = f"no backend computes the truth of {framework.value} models"
+    reason = f"no backend can compute the truth for {framework.value} models"
     for backend in judges_of(framework):
         missing = backend.missing_modules(framework)
         if not missing:
@@ -239,7 +239,7 @@ def _agreement(
         return [*not_run, *all_of(list(truths), "not_run", "no other implementation ran")]
     workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
     if len(workloads) > 1:
-        detail = "the frameworks have no workload in common"
+        detail = "no workload exists in all of the frameworks"
         fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
         return not_run + [Finding("agreement", item, "failed", detail, fix) for item in truths]
     case = next(iter(chosen.values()))[0]

@@ -69,12 +69,12 @@ def export(results: Sequence[PortableResult]) -> Exported:
     }
     held = [
         (
-            f"samples of each process, 95 % intervals and statuses are in {CARRIER!r}; asv's "
+            f"per-process samples, 95 % intervals and statuses are in {CARRIER!r}; asv's "
             "columns contain pooled samples and quartiles"
         )
     ]
     if revision == _NO_REVISION:
-        held.append("the git revision is unknown: the commit is all zeros, which asv cannot find")
+        held.append("the git revision is unknown, so the commit is all zeros; asv cannot find it")
     if dirty:
         held.append(f"the checkout had uncommitted changes on top of {revision[:8]}")
     return Exported(

@@ -62,12 +62,12 @@ def export(results: Sequence[PortableResult]) -> Exported:
         CARRIER: carried(results),
     }
     unknown = sum(bool(r.samples_ms) and r.cpu_wall_ratio is None for r in results)
-    without_cpu = [f"{unknown} results have no CPU time: 'cpu_time' is 0"] if unknown else []
+    without_cpu = [f"{unknown} results have no CPU time; their 'cpu_time' is 0"] if unknown else []
     return Exported(
         files={"": json_file(document)},
         remarks=remarks_on(
             results,
-            "'real_time' is the mean of a process's iterations, as the format requires; "
+            "'real_time' is the mean over a process's iterations, as the format requires; "
             f"estimates with intervals, samples and statuses are in {CARRIER!r}",
             *without_cpu,
         ),
@@ -107,7 +107,7 @@ def read(source: Source) -> Contents:
     Raises:
       FormatError: the file is not Google Benchmark JSON.
     """
-    what = "JSON of Google Benchmark"
+    what = "Google Benchmark JSON"
     document = source.decoded(_File, what)
     benchmarks = source.part(document.benchmarks)
     try:

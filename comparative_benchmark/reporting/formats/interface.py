@@ -190,7 +190,7 @@ def unique(names: Iterable[str], format_name: str) -> None:
         if name in seen:
             raise FormatError(
                 f"two results are named {name!r} in {format_name}; export the files separately, "
-                "or one run with --run"
+                "or choose one run with --run"
             )
         seen.add(name)
 
@@ -218,8 +218,8 @@ def one_run(results: Sequence[PortableResult], format_name: str) -> str | None:
     runs = sorted({result.run_id for result in results if result.run_id})
     if len(runs) > 1:
         raise FormatError(
-            f"{format_name} can contain only one run, got {len(runs)}: {', '.join(runs)}. "
-            "Choose one with --run"
+            f"{format_name} can contain only one run, got {len(runs)}: {', '.join(runs)}; "
+            "choose one with --run"
         )
     return runs[0] if runs else None
 
@@ -320,7 +320,7 @@ def detect(source: Source) -> str:
     document = _first(source)
     if isinstance(document, dict) and "schema_version" in document and "runs" in document:
         raise FormatError(
-            f"{source.name} is a results file of this suite; use `cbs history import {source.name}`"
+            f"{source.name} is a cbs results file; use `cbs history import {source.name}`"
         )
     for name, (_, matches) in _IMPORTERS.items():
         if _load(matches)(document):

@@ -76,7 +76,7 @@ def read(source: Source) -> Contents:
     Raises:
       FormatError: the file is not a results file of the OpenXLA suite.
     """
-    what = "results of the OpenXLA suite"
+    what = "an OpenXLA suite results file"
     document = source.decoded(_File, what)
     timestamp = document.trigger.get("timestamp")
     packages = document.execution_environment.python_environment
@@ -110,7 +110,7 @@ def matches(document: Any) -> bool:
 
 def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]) -> PortableResult:
     if len(record.metrics) != 1:
-        raise FormatError(f"metrics of {len(record.metrics)} levels, expected one")
+        raise FormatError(f"metrics for {len(record.metrics)} levels, expected 1")
     [(level, metrics)] = record.metrics.items()
     definition, error, values = record.definition, metrics.error, plain["metrics"][level]
     framework = definition.framework.rpartition(".")[2].lower()

@@ -55,8 +55,8 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": "".join(f"{line}\n" for line in lines).encode()},
         remarks=remarks_on(
             results,
-            f"{rounded} metrics lose digits in Float32: their exact values, samples, intervals "
-            f"and statuses are in metric.extra_info ({CARRIER!r}, 'exact_values')",
+            f"{rounded} metrics lose digits in Float32; exact values, samples, intervals and "
+            f"statuses are in metric.extra_info ({CARRIER!r}, 'exact_values')",
         ),
     )
 
@@ -285,7 +285,7 @@ def read(source: Source) -> Contents:
         is_own = record.extra.get("carried_by") == CARRIER
         (own if is_own else foreign).setdefault(record.group, []).append(record)
     if not (own or foreign or refused):
-        raise FormatError(f"{source.name}: no records of the OSS benchmark database")
+        raise FormatError(f"{source.name}: contains no OSS benchmark database records")
     for members, read_group in [
         *((members, _carried) for members in own.values()),
         *((members, _foreign) for members in foreign.values()),
@@ -324,7 +324,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
     copies = [member.extra[CARRIER] for member in members if CARRIER in member.extra]
     if len(copies) != 1:
         raise FormatError(
-            f"{len(copies)} records of this result contain an exact copy, expected one"
+            f"{len(copies)} records for this result contain an exact copy, expected 1"
         )
     try:
         result = decoded(copies[0])
@@ -341,7 +341,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
         if wrong:
             raise FormatError(f"metric {name!r} differs from its exact copy")
     if records:
-        raise FormatError(f"the record of metric {next(iter(records))!r} is missing")
+        raise FormatError(f"the record for metric {next(iter(records))!r} is missing")
     return result
 
 

@@ -70,9 +70,9 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": json_file(document)},
         remarks=remarks_on(
             results,
-            "statistics pool the samples of all processes; estimates with intervals, and the "
-            f"samples of each process, are in {CARRIER!r}",
-            *([f"{missing} results without samples are in {CARRIER!r} only"] if missing else []),
+            "statistics pool the samples from all processes; estimates with intervals and "
+            f"per-process samples are in {CARRIER!r}",
+            *([f"{missing} results without samples are only in {CARRIER!r}"] if missing else []),
         ),
     )
 

@@ -37,7 +37,7 @@ def export_parquet(results: Sequence[PortableResult]) -> Exported:
             buffer, COLUMNS, rows, nested=json_line, compression="zstd", group_rows=1 << 20
         )
     except ImportError as error:
-        raise FormatError(f"Parquet needs pyarrow: {install_command('history')}") from error
+        raise FormatError(f"Parquet requires pyarrow; run {install_command('history')}") from error
     return Exported(
         files={"": buffer.getvalue()},
         remarks=remarks_on(results, "'host' and 'extra' are JSON strings"),

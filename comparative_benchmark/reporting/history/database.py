@@ -180,8 +180,8 @@ class Database:
         if self._file is not None and not self._file.exists():
             if not create:
                 raise HistoryError(
-                    f"no history at {self._file}; create one with `cbs history import`, or "
-                    f"choose another with --db or ${HISTORY_VARIABLE}"
+                    f"no history database at {self._file}; create one with `cbs history import`, "
+                    f"or choose another with --db or ${HISTORY_VARIABLE}"
                 )
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -313,7 +313,7 @@ def _revision(connection: Connection, database: Database) -> str | None:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
         if foreign:
             raise HistoryError(
-                f"{database} is not a history: it contains tables of another program "
+                f"{database} is not a history database: it contains another program's tables "
                 f"({', '.join(sorted(foreign)[:3])}); choose another database with --db"
             )
         return None
@@ -323,8 +323,8 @@ def _revision(connection: Connection, database: Database) -> str | None:
         raise HistoryError(f"{database} is damaged: unknown table revision {str(revision)!r}")
     if not known:
         raise HistoryError(
-            f"{database} was written by a newer version of this program (table revision "
-            f"{revision}, supported up to {HEAD}); install that version"
+            f"{database} was written by a newer version of cbs (table revision {revision}, "
+            f"supported up to {HEAD}); install that version"
         )
     return revision
 

@@ -83,7 +83,7 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="x", alpha=0.3)
     axes.set_xlabel(
-        _escaped(f"speed-up against {baseline}, 98 % intervals (log)"),
+        _escaped(f"speed-up over {baseline}, 98 % intervals (log)"),
         fontsize=9,
     )
     shared = f"{contest.common_cases} of {wording.plural(contest.cases, 'workload')} in common"

@@ -218,7 +218,7 @@ def summarize(
     baseline = against or choose_baseline(cases)
     known = sorted({case.competitor for case in cases})
     if baseline not in known:
-        raise ReportError(f"no results of {baseline}; choices are {', '.join(known)}")
+        raise ReportError(f"no results for {baseline}; choices are {', '.join(known)}")
     judged = judge(cases, baseline, threshold=threshold)
     changes = None
     if baseline_file:

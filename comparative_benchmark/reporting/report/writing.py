@@ -77,7 +77,7 @@ def _standings(contest: Contest, baseline: str) -> list[str]:
     lines = [
         f"{escaped(contest.name)}: {shared}",
         "",
-        f"| competitor | speed-up against {_code(baseline)} | cases | geomean | verdicts |",
+        f"| competitor | speed-up over {_code(baseline)} | cases | geomean | verdicts |",
         "|---|---|---|---|---|",
     ]
     lines += [_standing_row(standing) for standing in contest.standings[:_MOST_ROWS]]

@@ -73,7 +73,7 @@ class Family:
             return item
         pairs = len(self._certain or ())
         return item.withhold(
-            f"not significant among the {pairs} pairs of competitors of this workload"
+            f"not significant among the {pairs} pairs of competitors for this workload"
         )
 
     def lacks_processes(self, old: Case, new: Case) -> bool:

@@ -49,17 +49,17 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
     if writing and len(writing) < len(compiled):
         lines.append(
-            f"Compile times that include writing a cache: {_names(writing)}; the others write none."
+            f"Compile times that include writing a cache: {_names(writing)}; the others do not."
         )
     for what, field in (
-        ("Verified on one input only", "without_second"),
+        ("Verified on only one input", "without_second"),
         (
-            "Agreed with a plain run in its own data type, which proves less than a float64 run",
+            "Agreed with a plain run in the same data type, which proves less than a float64 run",
             "without_float64",
         ),
         ("Not timed on new inputs", "without_fresh_runs"),
         ("Not ranked", "not_ranked"),
-        ("Truth not isolated: workers could read it", "truth_not_isolated"),
+        ("Truth readable by workers (not isolated)", "truth_not_isolated"),
     ):
         reasons: dict[str, list[Case]] = {}
         for case in good:
@@ -88,8 +88,8 @@ def _changing(cases: Iterable[Case]) -> Iterator[str]:
         if change := next(filter(None, map(later_change, samples)), None):
             first, second = change
             yield (
-                f"{_names([case])} did not keep its speed: the first half of its iterations took "
-                f"{first:.3g} ms, the second half {second:.3g} ms; omit -w and -iter, or warm up "
+                f"{_names([case])} changed speed during the run: the median was {first:.3g} ms in "
+                f"the first half and {second:.3g} ms in the second; omit -w and -iter, or warm up "
                 "for longer."
             )
 
@@ -101,14 +101,14 @@ def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
         if check is UNSET:
             continue
         for difference in check.in_doubt:
-            yield f"Truth of {case.label} in doubt: {difference}; no output is reported as wrong."
+            yield f"Truth for {case.label} in doubt: {difference}; no output is reported as wrong."
         for difference in check.outvoted:
-            yield f"Truth of {case.label} from two of three implementations: {difference}."
+            yield f"Truth for {case.label} decided by two of three implementations: {difference}."
 
 
 def _judge(source: TruthSource) -> str:
     if not source.backend:
-        return f"the reference in {source.distribution} that the model's definition names"
+        return f"the reference that the model's definition names, from {source.distribution}"
     return f"the plug-in backend {source.backend} from {source.distribution}"
 
 
@@ -245,7 +245,7 @@ class Remarks:
                 changed.append(f"{name}: {floor_text(floor.pooled)}")
         if self.withheld:
             changed.append(
-                f"verdicts withheld because the machine may have caused the difference: "
+                "verdicts withheld because the machine may have caused the difference: "
                 f"{self.withheld}; --count-unchanged shows them"
             )
         return [*changed, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
@@ -283,8 +283,8 @@ def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
     if not signs:
         return None
     return (
-        f"the machine may have changed between the files ({'; '.join(signs)}), which intervals do "
-        "not cover; if it matters, race both in one `cbs run`"
+        f"the machine may have changed between the files ({'; '.join(signs)}), and intervals do "
+        "not cover such changes; to be sure, race baseline and candidate in one `cbs run`"
     )
 
 

@@ -92,7 +92,7 @@ def unidentified(case: Case) -> str | None:
         return "package versions are unknown"
     for name, version in case.result.versions.items():
         if "dev" in version:
-            return f"{name} {version} may name several builds"
+            return f"{name} {version} may refer to several builds"
     return "the machine is unknown" if case.machine == UNKNOWN else None
 
 

@@ -68,7 +68,7 @@ class Roofs:
                 total = Cost(flops=cost.flops, bytes=cost.bytes, source=source)
                 counted.setdefault(definition.workload.digest, total)
             if program.flops and program.bytes_accessed:
-                source = f"the program of {definition.competitor}"
+                source = f"{definition.competitor}'s program"
                 total = Cost(flops=program.flops, bytes=program.bytes_accessed, source=source)
                 programs.setdefault(definition.workload.digest, total)
             if program.device_name is not None:
@@ -119,7 +119,7 @@ def ceilings_for(
         known = load_ceilings(threads, gpu=place.gpu)
         if known is None and not measure:
             option = _device_option(device, place)
-            say(f"no share of the roof: run `cbs doctor --ceilings{option}` once on this machine")
+            say(f"roof shares are unknown; run `cbs doctor --ceilings{option}` on this machine")
         elif known is None:
             known = _measure_once(device, place, threads, say)
         else:
@@ -258,6 +258,6 @@ def _measure_once(
         ceilings = measure_ceilings(threads, device=device)
         save_ceilings(ceilings)
     except (CeilingsError, OSError) as error:
-        say(f"no share of the roof: {error}")
+        say(f"roof shares are unknown: {error}")
         return None
     return ceilings

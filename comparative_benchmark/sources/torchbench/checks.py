@@ -60,7 +60,7 @@ def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]
     states: dict[str, tuple[str, str]] = {}
     running = Running(loaded)
     outputs = _outputs(running)
-    states["runs"] = ("ok", f"{loaded.protocol} protocol, from another directory")
+    states["runs"] = ("ok", f"{loaded.protocol} protocol, run from another directory")
     states["repeatable"] = _repeatable(loaded, outputs)
     states["inputs"] = _inputs(running)
     states["signal"] = _signal(outputs)
@@ -69,7 +69,7 @@ def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]
     states["memory"] = _memory(lambda: Running(loaded), loaded.device)
     after = folders.digest(path)
     states["folder"] = (
-        ("ok", "") if after == before else ("failed", "a run changed files in the folder")
+        ("ok", "") if after == before else ("failed", "a run modified files in the folder")
     )
     return {"states": states, "outputs": _digest(outputs)}
 
@@ -84,7 +84,7 @@ def _repeatable(loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
     again = _outputs(Running(loaded))
     if _digest(again) == _digest(outputs):
         return "ok", ""
-    return "failed", "a second object with the same seed returns a different output"
+    return "failed", "a second instance with the same seed returns a different output"
 
 
 def _inputs(running: Running) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def _inputs(running: Running) -> tuple[str, str]:
     running.run()
     if same(before, running.inputs):
         return "ok", ""
-    return "failed", "a run changes the inputs that get_module() returns"
+    return "failed", "a run modifies the inputs that get_module() returns"
 
 
 def _signal(outputs: list[Any]) -> tuple[str, str]:
@@ -109,7 +109,7 @@ def _signal(outputs: list[Any]) -> tuple[str, str]:
 
 def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
     if loaded.is_current or request.test == "train":
-        return "not_applicable", "only the protocol of 2021 has scripted inference"
+        return "not_applicable", "only the 2021 protocol supports scripted inference"
     scripted = loaded.scripted()
     try:
         running = Running(scripted)
@@ -130,11 +130,11 @@ def _memory(make: Callable[[], Running], device: str) -> tuple[str, str]:
     del running
     gc.collect()
     if any(reference() is not None for reference in objects):
-        return "failed", "the object or its module stays alive after the last reference is dropped"
+        return "failed", "the object or its module outlives the last reference to the object"
     if device == "cuda":
         left = torch.cuda.memory_allocated() - held
         if left > _DEVICE_SLACK_BYTES:
-            return "failed", f"{left / 2**20:.1f} MiB stay allocated on the GPU"
+            return "failed", f"{left / 2**20:.1f} MiB remain allocated on the GPU"
     return "ok", ""
 
 

@@ -92,8 +92,8 @@ def find(paths: Sequence[Path]) -> list[Folder]:
         places = list(_model_folders(path.absolute(), 0))
         if not places:
             raise FolderError(
-                f"--torchbench {path}: no folder in it has an {_INIT} with a class Model; create "
-                "one with `cbs new-model --torchbench NAME`"
+                f"--torchbench {path}: contains no folder whose {_INIT} defines a class Model; "
+                "create one with `cbs new-model --torchbench NAME`"
             )
         for place in places:
             folders.setdefault(place, read(place))
@@ -109,8 +109,8 @@ def read(path: Path) -> Folder:
             return Folder(path=path, sha256=_digest_of([str(path)]), problem=problem)
         sha256 = digest(path)
     except OSError as error:
-        return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"cannot read it: {error}")
-    problem = None if path.name.isidentifier() else "its name is not a valid Python module name"
+        return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"unreadable: {error}")
+    problem = None if path.name.isidentifier() else "folder name is not a Python identifier"
     folder = Folder(
         path=path, sha256=sha256, installs=(path / "install.py").is_file(), problem=problem
     )

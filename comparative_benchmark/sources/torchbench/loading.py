@@ -127,7 +127,7 @@ class LoadedFolder:
         request = self.request
         given: dict[str, Any] = {"device": device, "jit": request.jit, **self._sizes()}
         if request.batch_size is not None and f"{request.test}_bs" not in self._parameters:
-            raise NotImplementedError("its batch size is fixed (protocol of 2021)")
+            raise NotImplementedError("the folder's batch size is fixed (2021 protocol)")
         return {key: value for key, value in given.items() if key in self._parameters}
 
     def _sizes(self) -> dict[str, int]:
@@ -162,7 +162,7 @@ class LoadedFolder:
             raise
         except NotImplementedError as error:
             where = f"{self.request.folder.name}, test {self.request.test}"
-            said = str(error) or f"it raises NotImplementedError on {self.device}"
+            said = str(error) or f"raises NotImplementedError on {self.device}"
             raise UnsupportedError(f"{where}: {said}") from error
         except Exception as error:
             reason = unsupported_reasons.reason(error, self.request.folder, self.request.packages)
@@ -177,7 +177,7 @@ def import_folder(request: Request) -> ModuleType:
     Its siblings are importable, too: some folders read another one's files.
     """
     if _PACKAGE in sys.modules and not _is_ours(sys.modules[_PACKAGE]):
-        raise RuntimeError(f"this process has already imported another {_PACKAGE}")
+        raise RuntimeError(f"this process has already imported another {_PACKAGE} package")
     sys.dont_write_bytecode = True  # leave no files in the folder
     folder = request.folder
     os.environ["CBS_TORCHBENCH_REPO"] = str(folders.repository(folder))

@@ -97,7 +97,7 @@ class FolderModel(ForeignModel):
           UnsupportedError: the module does not represent an iteration.
         """
         if reason := self._running.why_not_function:
-            raise UnsupportedError(f"cannot export the module instead of the folder: {reason}")
+            raise UnsupportedError(f"cannot export the folder's module: {reason}")
         return self._running.function(*inputs)
 
     def reside(self, inputs: Sequence[Array]) -> tuple[torch.Tensor, ...]:
@@ -149,7 +149,7 @@ class FolderModel(ForeignModel):
         if self._running.replayed and not self._repeats:
             if not _equal(own, self._run_on(inputs)):
                 raise UnsupportedError(
-                    f"{self._folder.request.test} returns a different output each time, even from "
+                    f"{self._folder.request.test} returns a different output each time, even with "
                     "the same weights and seeds, so its output cannot be verified"
                 )
             self._repeats = True
@@ -165,8 +165,8 @@ class FolderModel(ForeignModel):
         rough = self._rough(state.roughened(inputs))
         if any(_relative_error(v, one) > _FURTHEST for one, v in zip(own, rough, strict=True)):
             raise UnsupportedError(
-                f"rounding errors dominate the output of {self._folder.request.test}, and it has "
-                f"no float64 truth ({self.without_float64}), so its output cannot be verified"
+                f"rounding errors dominate the output of {self._folder.request.test}, and there is "
+                f"no float64 truth ({self.without_float64}), so the output cannot be verified"
             )
         return in_place_of_truth(own), rough
 
@@ -205,9 +205,9 @@ class FolderModel(ForeignModel):
             if not _is_finite(expected):
                 raise NotWidenedError(f"output {place} contains NaN or infinity in float64")
             if _relative_error(value, expected) > _FURTHEST:
-                raise NotWidenedError(f"output {place} comes from another computation in float64")
+                raise NotWidenedError(f"output {place} is computed differently in float64")
         if _are_float64(own) and _equal(own, truth):
-            raise NotWidenedError("it already computes in float64, and no wider type exists")
+            raise NotWidenedError("already computes in float64, and no wider type exists")
         return truth
 
     def _rough(self, inputs: Sequence[Array], seed: int = 0) -> list[Array]:

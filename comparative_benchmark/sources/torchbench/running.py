@@ -156,7 +156,7 @@ class Running:
         self.one_call = self._returns_more = False
         self._constant: list[bool] = []
         self.constant = False
-        self.why_not_function: str | None = "a training step is more than one call of its module"
+        self.why_not_function: str | None = "a training step is more than one call to its module"
         self._state: state.State | None = state.State(self.made, self.modules, self.inputs)
         if self._test == "eval":
             with folder.refusing():
@@ -183,7 +183,7 @@ class Running:
             outputs = self._judged_outputs(state.leaves(handle[1] if self.one_call else handle[0]))
         if not outputs:
             raise UnsupportedError(
-                f"{self._test} returns no tensor and is not a single call of the module from "
+                f"{self._test} returns no tensor and is not a single call to the module from "
                 "get_module(), so nothing can be verified"
             )
         return tuple(value.detach() for value in outputs)
@@ -323,14 +323,14 @@ class Running:
         again = state.leaves(returned)
         if called and not is_called_again and _are_the_same_memory(given_back, again):
             raise UnsupportedError(
-                "eval() calls its module in the first iteration only, and then returns the result "
-                "that it kept, so there is nothing to measure"
+                "eval() calls its module only in the first iteration and then returns the cached "
+                "result, so there is nothing to measure"
             )
         if same(first, second):
             self._state = None
             return
         self.replayed = True
-        self.why_not_function = "its output changes each time: it draws numbers or keeps state"
+        self.why_not_function = "the output differs per call: it is random or depends on state"
 
     def _why_not_function(self, calls: Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:

@@ -74,8 +74,8 @@ class NetworkGuard:
         where = f" to {self.refused[0]}" if self.refused else ""
         first = (target.strip().splitlines() or [""])[0][:300]
         return (
-            f"network: the folder needs a connection{where}, but workers have none ({first}); "
-            f"download its data in install.py (--install), or set {ALLOWED_VARIABLE}=1"
+            f"network: the folder needs a connection{where}, but workers are offline ({first}); "
+            f"download the data in install.py (--install), or set {ALLOWED_VARIABLE}=1"
         )
 
     def _check(self, address: Any) -> None:

@@ -220,7 +220,7 @@ class Bisection:
         candidates = self._journal.candidates
         ends = self._compare(0, len(candidates) - 1, Focus())
         if ends.answer is Answer.SKIPPED:
-            raise BisectError(f"the ends cannot be compared: {_reason(ends)}")
+            raise BisectError(f"the good and bad ends cannot be compared: {_reason(ends)}")
         if ends.answer is not Answer.BAD:
             return Outcome(candidates=tuple(candidates), ends=ends)
         bad = _bad_cases(ends)
@@ -271,7 +271,7 @@ class Bisection:
                     reason=str(error),
                 )
             if not finding.cases:
-                raise BisectError("nothing was compared: the backend cannot run any selected case")
+                raise BisectError("nothing to compare: the backend cannot run any selected case")
             attempt += 1
             if finding.answer is not Answer.UNCLEAR or attempt >= self._attempts:
                 return Comparison(
@@ -281,7 +281,7 @@ class Bisection:
                     answer=finding.answer,
                     finding=finding,
                 )
-            self._say(f"{candidate} is unclear; repeating with more measurements")
+            self._say(f"the result for {candidate} is unclear; repeating with more measurements")
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:
@@ -345,8 +345,8 @@ def as_text(outcome: Outcome, word: str, *, what: str, effort: str, measured: bo
         lines += _cases(outcome.neighbours)
     for bad, good in where.contradictions:
         lines.append(
-            f"the answers alternate: {names[bad]} is bad, but {names[good]} after it is good. "
-            "This is the last of several steps"
+            f"the results alternate: {names[bad]} is bad, but the later {names[good]} is good. "
+            "The change above is the last of several"
         )
     lines += _packages(outcome.neighbours or outcome.ends)
     return "\n".join(lines)
@@ -358,7 +358,7 @@ def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
         advice = "nothing to bisect"
     else:
         verdict = f"it is unclear whether {last} is {than} (attempts: {outcome.ends.attempts})"
-        advice = f"increase one of {effort}, or reduce disturbances (see cbs doctor)"
+        advice = f"increase one of {effort}, or reduce disturbances (run `cbs doctor`)"
     return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
 
 
@@ -369,11 +369,11 @@ def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[
     if where.suspects:
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
-            f"{subject} became {word} after {last.short}, at the latest in {first}",
-            f"candidates between them that could not be judged: {between}",
+            f"{subject} became {word} after {last.short} and no later than {first}",
+            f"candidates in between that could not be judged: {between}",
         ]
     else:
-        lines = [f"{subject} became {word} in {first}; {last.short} is the last good one"]
+        lines = [f"{subject} became {word} in {first}; the last good candidate is {last.short}"]
     neighbours = outcome.neighbours
     if neighbours is not None and neighbours.answer is not Answer.BAD:
         than = f"{word} than {last.short}" if measured else word
@@ -383,8 +383,8 @@ def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[
             Answer.SKIPPED: f"could not be compared with {last.short}",
         }[neighbours.answer]
         lines.append(
-            f"but in a direct comparison {first.short} {state}: the change came in several small "
-            "steps, or one answer is a chance result. Use --everything to judge each candidate"
+            f"but in a direct comparison, {first.short} {state}: the change came in several small "
+            "steps, or one result is noise. Use --everything to judge every candidate"
         )
     return lines
 
@@ -402,6 +402,6 @@ def _packages(comparison: Comparison) -> list[str]:
     if comparison.finding is None or not comparison.finding.packages:
         return []
     return [
-        "these other packages differ between the two and may be the cause:",
+        "other packages that differ between the two candidates and may be the cause:",
         *(f"  {line}" for line in comparison.finding.packages),
     ]

@@ -98,7 +98,7 @@ def releases_between(
     first, last = _version("--good", good), _version("--bad", bad)
     if not first < last:
         raise BisectError(
-            f"--good {good} is not older than --bad {bad}; swap them, or choose other ends"
+            f"--good {good} is not older than --bad {bad}; swap them or choose other versions"
         )
     releases: dict[Version, str] = {}
     for text in offered:
@@ -165,7 +165,7 @@ def _version(option: str, text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise BisectError(f"{option} {text!r} is not a version such as 0.10.2") from error
+        raise BisectError(f"{option} {text!r} is not a version; expected e.g. 0.10.2") from error
 
 
 def _pip(
@@ -234,7 +234,7 @@ class Repository:
         if first == last:
             raise BisectError(f"--good {good} and --bad {bad} are the same commit")
         if self._git("merge-base", "--is-ancestor", first, last).returncode:
-            raise BisectError(f"--good {good} is not an ancestor of --bad {bad}")
+            raise BisectError(f"--good {good} must be an ancestor of --bad {bad}")
         listed = self._git(
             *("log", "--first-parent", "--reverse", "--format=%H%x09%cs %s", f"{first}..{last}")
         )

@@ -155,7 +155,7 @@ class EnvironmentPool:
         stamps = sorted(self._folder.glob(f"*/{_STAMP}"), key=lambda path: path.stat().st_mtime)
         spare = [stamp.parent for stamp in stamps if stamp.parent.name not in in_use]
         for folder in spare[: max(0, len(stamps) - self._keep)]:
-            self._say(f"removing environment {folder.name}, to keep at most {self._keep}")
+            self._say(f"removing environment {folder.name} (at most {self._keep} are kept)")
             self._remove(folder, repository)
 
     def _remove(self, folder: Path, repository: Repository | None) -> None:
@@ -256,8 +256,8 @@ def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str
     path = requirements or _requirements_file(backend.implementation)
     if path is None:
         raise UsageError(
-            f"backend {backend.name} has no requirements.txt; list the packages of its "
-            "environments with --requirements FILE"
+            f"backend {backend.name} has no requirements.txt; pass the packages to install with "
+            "--requirements FILE"
         )
     try:
         return Path(path).read_text(encoding="utf-8")

@@ -87,7 +87,7 @@ class Metric(enum.Enum):
 _WORDS = {
     Metric.LATENCY: "slower",
     Metric.COMPILE: "slower to compile",
-    Metric.MEMORY: "bigger",
+    Metric.MEMORY: "heavier on memory",
     Metric.OUTPUT: "wrong",
     Metric.FAILURE: "broken",
 }
@@ -106,7 +106,7 @@ def judge(
     """
     name = name_of(candidate)
     if good.status not in _RUNS or (metric.measured and good.status is not Status.OK):
-        reason = f"good side: {_ending(good)}"
+        reason = f"good end: {_ending(good)}"
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
     if not metric.measured:
         return _by_status(name, candidate, metric)
@@ -189,7 +189,7 @@ def by_ratio(
     }[outcome]
     if answer is Answer.UNCLEAR and interval is not None and _rules_out(interval, threshold):
         answer = Answer.GOOD
-        reason = f"the whole interval is below the threshold of {threshold:.1%}"
+        reason = f"the whole interval is below the {threshold:.1%} threshold"
     return CaseAnswer(case=name, answer=answer, reason=reason, ratio=ratio)
 
 

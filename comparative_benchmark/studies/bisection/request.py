@@ -72,9 +72,7 @@ class BisectRequest:
         if self.git is None and self.package is None:
             raise UsageError("specify what to bisect: --package NAME, or --git REPO --build CMD")
         if (self.git is None) != (self.build is None):
-            raise UsageError(
-                "--git and --build must be given together: the repository and its build command"
-            )
+            raise UsageError("--git REPO and --build CMD must be given together")
 
     @property
     def subject(self) -> str:
@@ -210,8 +208,8 @@ def _plan(journal: Journal) -> str:
     good, *between, bad = journal.candidates
     kind = "commit" if good.is_commit else "release"
     line = (
-        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} in between, about "
-        f"{len(between).bit_length() + 2} comparisons at most"
+        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} in between, at most "
+        f"about {len(between).bit_length() + 2} comparisons"
     )
     if done := journal.comparisons:
         line += f"; resuming after {len(done)} comparison{_s(done)}"

@@ -68,13 +68,13 @@ def choose(
     if len(chosen) < 2 or chosen[0] is chosen[1]:
         labels = ", ".join(_label(item) for item in cases)
         raise UsageError(
-            f"{cases[0].label}: two competitors with a latency are required; the file has {labels}"
+            f"{cases[0].label}: expected two competitors with a latency; the file has {labels}"
         )
     first, second = sorted(chosen, key=lambda item: -(item.metrics.median_ms or 0.0))
     if first.machine != second.machine:
         raise UsageError(
             f"{_label(first)} was measured on {first.machine}, {_label(second)} on "
-            f"{second.machine}: results of different machines are not compared"
+            f"{second.machine}: results from different machines cannot be compared"
         )
     return first, second
 
@@ -128,7 +128,7 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
     if len(chosen) != 1:
         number = "more than one competitor" if chosen else "no competitor"
         labels = ", ".join(map(_label, chosen or cases))
-        raise UsageError(f"{asked!r} matches {number} of {cases[0].label}; choices are {labels}")
+        raise UsageError(f"{asked!r} matches {number} for {cases[0].label}; choices are {labels}")
     [one] = chosen
     if one.metrics.median_ms is None:
         status = one.why if one.status is not Status.OK else "it was only compiled"
@@ -164,7 +164,7 @@ class Explained:
         for line in lines_of(self.explanation):
             screen.print(line)
         if not self.has_roof:
-            screen.print("no share of the roof: run `cbs doctor --ceilings` once on this machine")
+            screen.print("roof shares are unknown; run `cbs doctor --ceilings` on this machine")
 
     def __str__(self) -> str:
         text = io.StringIO()
@@ -239,7 +239,7 @@ def explain_results(
     """
     loaded = results if isinstance(results, Results) else load(results)
     if loaded.path is None:
-        raise UsageError("the results are not in a file; save them: results.save(path)")
+        raise UsageError("the results are not in a file; save them with results.save(path)")
     wanted = Profiling(results=loaded.path, again=again, suites=suite, timeout_s=timeout)
     try:
         return explained(
@@ -343,9 +343,9 @@ def _verdict(explanation: Explanation) -> Text:
 def _of_side(side: Side) -> Iterator[Text]:
     profile = side.profile
     if profile.disturbed:
-        yield Text(f"{side.competitor}: {profile.disturbed}: profile again with --again", "yellow")
+        yield Text(f"{side.competitor}: {profile.disturbed}; profile again with --again", "yellow")
     if side.cover is None:
-        text = f"{len(profile.operators)} operators without times"
+        text = f"{len(profile.operators)} operators, times unknown"
     else:
         text = (
             f"{digits(side.told_ms or 0.0)} ms in operators during profiling, "
@@ -355,7 +355,7 @@ def _of_side(side: Side) -> Iterator[Text]:
             text += f" (median of {1 + len(profile.repeats)} profiles; the table shows their range)"
         if side.cover > 1:
             text += ": the profiler adds time, so `between operators` is too low"
-    yield Text(f"{side.competitor} by {profile.stack}: {text}", style="bold")
+    yield Text(f"{side.competitor} ({profile.stack}): {text}", style="bold")
     for title, lines in (
         ("graph break", profile.breaks),
         ("fallback", profile.fallbacks),
@@ -365,7 +365,7 @@ def _of_side(side: Side) -> Iterator[Text]:
         for line in lines[:_MOST_LINES]:
             yield Text(f"  {title}: {line}")
         if len(lines) > _MOST_LINES:
-            yield Text(f"  {title}: and {len(lines) - _MOST_LINES} more (use --json for all)")
+            yield Text(f"  {title}: {len(lines) - _MOST_LINES} more (--json prints all)")
 
 
 def _part(part: Part | None, *, spread: bool) -> _Cells:

@@ -74,12 +74,12 @@ def profile_of(case: Case, wanted: Profiling, observer: Observer) -> OperatorPro
                 return published.read(path)
             except (OSError, ValueError) as error:
                 raise NoProfileError(
-                    f"{path} is not a profile ({error}); profile again with --again"
+                    f"{path} is not a valid profile ({error}); profile again with --again"
                 ) from error
     if wanted.stored_only:
         raise NoProfileError(
-            f"no profile of {case.competitor} is stored next to {wanted.results}; omit "
-            "--no-profiling to take one"
+            f"no profile for {case.competitor} is stored next to {wanted.results}; omit "
+            "--no-profiling to record one"
         )
     trial = recorded_trials.trial_of(
         case, wanted.suites, run_recorded_python=wanted.recorded_python, exports=False
@@ -128,7 +128,7 @@ def _take(
             seen.append(watch.seen(settings.threads))
             if taken is None or taken.error or FILE not in taken.files:
                 reason = (
-                    taken.error if taken and taken.error else "its backend reports no operators"
+                    taken.error if taken and taken.error else "the backend reports no operators"
                 )
                 raise NoProfileError(f"{trial}: {reason}")
             profiles.append(published.read(folder / FILE))
@@ -175,8 +175,8 @@ def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
     cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
     if case.host and case.host.cpu_model != _this_cpu():
         raise UsageError(
-            f"the result was measured on {case.machine}, but this machine is {_this_cpu()}; "
-            "profile it on a machine of the same kind"
+            f"the result was measured on {case.machine}, but this machine has {_this_cpu()}; "
+            "profile on the same kind of machine"
         )
     return settings_of(
         trial.device,

@@ -140,18 +140,18 @@ class _Reader:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
         if not entries:
-            self._fail(fields["model_params"], "'model_params' lists no model")
+            self._fail(fields["model_params"], "'model_params' must list at least one model")
         names = fields.get("quantization_config_recipe_names")
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
         models = [self._model(entry) for entry in entries]
         mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
         if mode == TRAINING and any(model.case for model, _ in models):
-            self._fail(fields["benchmark_mode"], "whole models are measured forward only")
+            self._fail(fields["benchmark_mode"], "whole models support only the mode 'inference'")
         if mode == TRAINING and any(model.own for model, _ in models):
             self._fail(
                 fields["benchmark_mode"],
-                "models of create_model_and_input_data() are measured forward only",
+                "create_model_and_input_data() models support only the mode 'inference'",
             )
         return Config(
             mode=mode,
@@ -171,7 +171,7 @@ class _Reader:
         items: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._fail(key, "a key must be a string")
+                self._fail(key, "keys must be strings")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {choices(key.value, known)}")
             if key.value in items:
@@ -216,7 +216,7 @@ class _Reader:
             own=is_own,
         )
         if not model.shapes:
-            self._fail(fields["matrix_shapes"], "no shape to measure")
+            self._fail(fields["matrix_shapes"], "no shapes to measure")
         if is_own:
             shape = min((s for _, s in model.shapes if s), key=lambda s: s.m * s.k * s.n)
             sizes = (shape.m, shape.k, shape.n)
@@ -287,7 +287,7 @@ class _Reader:
         if case is None:
             return data_type
         if given is not None and data_type != case.data_type:
-            self._fail(given, f"the data type of the model is {case.data_type}")
+            self._fail(given, f"expected the model's data type, {case.data_type}, got {data_type}")
         return str(case.data_type)
 
     def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:
@@ -304,7 +304,7 @@ class _Reader:
         if name == shapes.CUSTOM:
             given = fields.get("shapes")
             if given is None:
-                self._fail(node, "'shapes' is missing: [[m, k, n], ...]")
+                self._fail(node, "'shapes' is missing; expected [[m, k, n], ...]")
             if isinstance(given, yaml.SequenceNode):
                 rows = [[*map(self._number, self._row(row))] for row in given.value]
         try:

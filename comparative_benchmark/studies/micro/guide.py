@@ -100,8 +100,8 @@ def rows(config: Config, model: ModelEntry) -> list[Row]:
 
 def _refusal(quantization: str, sparsity: str) -> str:
     if quantization in _PAIRS.get(sparsity, ()):
-        return f"{quantization} with {sparsity} has kernels for NVIDIA GPUs only"
-    return f"torchao does not combine {quantization} with {sparsity}"
+        return f"{quantization} with {sparsity} runs only on NVIDIA GPUs"
+    return f"torchao cannot combine {quantization} with {sparsity}"
 
 
 def competitors(config: Config, model: ModelEntry) -> list[str]:

@@ -125,7 +125,7 @@ def named(name: str, *, lowest: int | None = None, highest: int | None = None) -
         first = usual if lowest is None else lowest
         if not 0 <= first <= last <= MOST_POWER:
             raise UsageError(
-                f"{name}: powers from {first} to {last}; expected an ascending range in "
+                f"{name}: invalid powers {first} to {last}; expected an ascending range within "
                 f"0 to {MOST_POWER}"
             )
         return powers.shapes(first, last)
@@ -142,7 +142,7 @@ def written(text: str) -> Shape:
       UsageError: the text is not a shape.
     """
     if not (match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower(), re.ASCII)):
-        raise UsageError(f"shape {text!r} is not three numbers (m, k, n), e.g. 64x128x256")
+        raise UsageError(f"invalid shape {text!r}; expected three numbers MxKxN, e.g. 64x128x256")
     return of(*map(int, match.groups()))
 
 
@@ -153,11 +153,11 @@ def of(*sizes: object) -> Shape:
       UsageError: there are not three sizes, or one is not an integer from 1 to 2**16.
     """
     if len(sizes) != len("mkn"):
-        raise UsageError(f"a shape has three numbers, m, k and n; got {len(sizes)}")
+        raise UsageError(f"expected three numbers in a shape (m, k, n), got {len(sizes)}")
     for letter, size in zip("mkn", sizes):
         whole = isinstance(size, int) and not isinstance(size, bool)
         if not whole or not 1 <= size <= 2**MOST_POWER:  # type: ignore[operator]  # checked above
-            raise UsageError(f"{letter} of a shape is {size!r}; expected 1 to {2**MOST_POWER}")
+            raise UsageError(f"invalid {letter} in shape: {size!r}; expected 1 to {2**MOST_POWER}")
     return Shape(*sizes)  # type: ignore[arg-type]  # checked above
 
 
@@ -206,7 +206,7 @@ def products_of(name: str, suites: Sequence[str] = ()) -> Products:
         raise UsageError(f"--from-model {name!r} has no PyTorch case to read shapes from")
     shapes = {Shape(m, k, n): count for m, k, n, count in _counted(pytorch[0])}
     if not shapes:
-        raise UsageError(f"--from-model {name!r} runs no matrix product")
+        raise UsageError(f"--from-model {name!r} contains no matrix products")
     return Products(cases=cases, counts=shapes)
 
 
@@ -220,7 +220,7 @@ def _counted(case: BenchmarkCase) -> list[list[int]]:
         return call_once(settings, _PRODUCTS, arguments, list[list[int]])
     except SessionEnded as ended:
         raise UsageError(
-            f"cannot count the products of {case.model.name}: {ended.reason}"
+            f"cannot count the matrix products in {case.model.name}: {ended.reason}"
         ) from ended
 
 
@@ -249,7 +249,7 @@ def shares_of_latency(calls: Products, operator: str, results: Sequence[Result])
                 count * medians[competitor, names[shape]] for shape, count in calls.counts.items()
             )
             yield (
-                f"{competitor} ({framework.value}): {sum(calls.counts.values())} products take "
-                f"{total:.3g} ms alone, {total / medians[competitor, model]:.0%} of the "
-                f"{medians[competitor, model]:.3g} ms of {model}"
+                f"{competitor} ({framework.value}): {sum(calls.counts.values())} matrix products "
+                f"take {total:.3g} ms alone, {total / medians[competitor, model]:.0%} of the "
+                f"{medians[competitor, model]:.3g} ms that {model} takes"
             )

@@ -71,12 +71,10 @@ class Estimate:
     def __str__(self) -> str:
         minutes = math.ceil(self.seconds / 60)
         long = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        text = (
-            f"{self.trials} trials: about {long}, {self.bytes / 2**30:.1f} GiB for the largest one"
-        )
+        text = f"{self.trials} trials: about {long}; the largest needs {self.bytes / 2**30:.1f} GiB"
         if self.budget_s is None or self.fitting == self.trials:
             return text
-        return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} of them"
+        return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} trials"
 
 
 def estimate(trials: Sequence[Trial], settings: RunSettings) -> Estimate:
@@ -153,8 +151,8 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     if needed <= limit:
         return None
     return (
-        f"it needs about {needed / 2**30:.1f} GiB of memory with its float64 truth, but the "
-        f"limit is {limit / 2**30:.1f} GiB; limit the sweep with --max-power"
+        f"the trial needs about {needed / 2**30:.1f} GiB of memory, including its float64 truth, "
+        f"but the limit is {limit / 2**30:.1f} GiB; set a lower --max-power"
     )
 
 
@@ -203,7 +201,7 @@ def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[s
             for verdict in (Verdict.FASTER, Verdict.SLOWER)
         )
         text = (
-            f"{competitor} ({framework}) against {baseline}: faster on {len(won)}, slower on "
+            f"{competitor} ({framework}) against {baseline}: faster on {len(won)} and slower on "
             f"{len(lost)} of {len(comparisons)} shapes"
         )
         extremes = [
@@ -227,11 +225,11 @@ def _ratio_text(item: Comparison) -> str:
 def check_plot(path: Path) -> None:
     """Raises UsageError if a plot cannot be written to the path."""
     if path.suffix not in PLOT_SUFFIXES:
-        raise UsageError(f"--plot {path}: the name must end in one of {', '.join(PLOT_SUFFIXES)}")
+        raise UsageError(f"--plot {path}: file name must end in one of {', '.join(PLOT_SUFFIXES)}")
     try:
         import matplotlib  # noqa: F401  # fail before hours of measurements
     except ImportError as error:
-        raise UsageError("--plot needs matplotlib: pip install -e '.[notebook]'") from error
+        raise UsageError("--plot requires matplotlib; run pip install -e '.[notebook]'") from error
     check_place(path, "--plot")
 
 
@@ -257,7 +255,7 @@ def draw_plot(results: Sequence[Result], baseline: str, path: Path) -> str:
     """
     by_shape, by_signal = panels(results, baseline)
     if not by_shape and not by_signal:
-        return f"no plot: {baseline} and a second competitor measured no shape in common"
+        return f"no plot: no shape was measured with both {baseline} and another competitor"
     from matplotlib.figure import Figure
 
     count = len(by_shape) + len(by_signal)

@@ -77,13 +77,13 @@ class Drift:
             off = "cannot be compared" if self.output_error is None else f"{self.output_error:.1e}"
             if self.first is None:
                 return (
-                    f"{subject} differ in their outputs ({off}) but in none of the {self.compared} "
-                    "layers that both have; check what they compute outside of these layers"
+                    f"{subject} have different outputs ({off}), but all {self.compared} common "
+                    "layers agree; check the computations outside these layers"
                 )
             after = f"after {self.last_good}" if self.last_good else "from the start"
             return (
-                f"{subject} drift apart {after}: the first layer that differs is {self.first} "
-                f"({self.first_error:.1e}; outputs {off}), in float64"
+                f"{subject} drift apart in float64 {after}: the first layer that differs is "
+                f"{self.first} ({self.first_error:.1e}; outputs {off})"
             )
         return (
             f"{subject} agree in float64 ({self.output_error:.1e}, {self.compared} layers): if an "
@@ -215,9 +215,9 @@ class Tracer:
         for number, case in enumerate(cases):
             stored = artifacts.get(digests[case])
             if stored is None:
-                traces[case] = "no truth, and therefore no input, is available"
+                traces[case] = "the truth and the inputs are not available"
                 continue
-            self._say(f"recording the layers of {case.model.name}")
+            self._say(f"recording layers in {case.model.name}")
             traces[case] = self._trace(case, stored, folder / str(number))
         return traces
 
@@ -228,7 +228,7 @@ class Tracer:
         implementation = case.model.model_impl
         framework = implementation.framework_type
         if framework.value not in RECORDERS:
-            return f"layers of {framework.value} models cannot be recorded"
+            return f"layers in {framework.value} models cannot be recorded"
         backend = next(
             (info for info in judges_of(framework) if not info.missing_modules(framework)), None
         )
@@ -294,7 +294,7 @@ class _Pair:
 def _compared(pair: _Pair, traces: Mapping[BenchmarkCase, Trace | str]) -> Drift:
     candidate = _framework(pair.candidate)
     if pair.reference is None:
-        problem = "no other implementation"
+        problem = "no other implementation exists"
         return Drift(label=pair.row.label, reference="none", candidate=candidate, problem=problem)
     names = (_framework(pair.reference), candidate)
     theirs, ours = traces[pair.reference], traces[pair.candidate]

@@ -183,10 +183,10 @@ def _why_not(row: Row, column: Column) -> str | None:
     framework, backend = column.framework, column.competitor.backend
     if not column.possible:
         takes = ", ".join(item.value for item in backend.modules)
-        return f"{backend.name} takes {takes} models: look there for this workload"
+        return f"{backend.name} accepts only {takes} models; see the columns for those models"
     if framework not in row.cases:
         if row.further:
-            return "another implementation of one framework; other frameworks are in the row above"
+            return "second implementation in one framework; see the row above for other frameworks"
         return (
             f"the workload is not implemented in {framework.value}; to add it, see "
             "docs/guides/extend/add-a-model.md"
@@ -385,8 +385,8 @@ class ParityFile:
             lock.acquire(timeout=0)
         except Timeout:
             raise ParityFileError(
-                f"another `cbs parity` is writing {self._path}; wait until it ends, or choose "
-                "another file with -o"
+                f"another `cbs parity` run is writing {self._path}; wait for it to finish, or "
+                "choose another file with -o"
             ) from None
         except OSError as error:
             raise ParityFileError(f"{self._path} cannot be written: {error}") from error
@@ -461,6 +461,6 @@ def _read(path: Path) -> tuple[CellResult, ...]:
         raise ParityFileError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ParityFileError(
-            f"{path} is not a file of `cbs parity` ({error}) and was not changed; choose another "
-            "file with -o"
+            f"{path} is not a `cbs parity` results file ({error}) and was left unchanged; choose "
+            "another file with -o"
         ) from error

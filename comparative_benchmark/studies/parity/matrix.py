@@ -196,7 +196,7 @@ class Screen:
     def cell_postponed(self, result: CellResult) -> None:
         """See `runner.Observer`."""
         text = (
-            f"{result.status.value} in parallel with other cells, runs again alone: {result.label}"
+            f"{result.status.value} in parallel with other cells; rerunning alone: {result.label}"
         )
         self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
 

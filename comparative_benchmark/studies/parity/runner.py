@@ -321,6 +321,6 @@ def _result_alone(alone: CellResult, first: CellResult) -> CellResult:
         return alone
     note = (
         f"{first.status.value} in parallel with other cells ({first.reason}); this result is from "
-        "a run alone"
+        "a separate run"
     )
     return attrs.evolve(alone, note="; ".join(filter(None, (note, alone.note))))

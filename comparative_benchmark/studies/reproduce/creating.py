@@ -100,8 +100,8 @@ def reproduce(
         if failure := preparation.failures.get(trial.case.name):
             raise UsageError(
                 f"{trial.case.name}: inputs and expected outputs cannot be created "
-                f"({failure.status.value} in {failure.phase}: {failure.reason}), so no output can "
-                "be judged; for details, run the case with `cbs run`"
+                f"({failure.status.value} in {failure.phase}: {failure.reason}), so outputs cannot "
+                "be checked; for details, run the case with `cbs run`"
             )
         trial = attrs.evolve(trial, noise=preparation.noise_of(trial))
         writing.write_data(directory, trial, preparation.artifacts[trial.workload.digest])

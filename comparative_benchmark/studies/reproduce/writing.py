@@ -266,7 +266,7 @@ def _checked_version(name: str, version: object) -> Version:
         return Version(str(version))
     except InvalidVersion:
         raise UsageError(
-            f"the results file contains an invalid version of {name}: {version!r}"
+            f"the results file contains an invalid version for {name}: {version!r}"
         ) from None
 
 
@@ -315,13 +315,13 @@ def _add_to_json(path: Path, **more: Any) -> None:
 
 # Expected result of running the reproducer, by recorded status.
 _DUE = {
-    "ok": "It is expected to pass, with a latency similar to the recorded one.",
-    "unsteady": "It is expected to pass; the recorded problem is that its times do not settle.",
-    "wrong_output": "It is expected to fail as recorded.",
-    "crashed": "It is expected to crash as recorded.",
-    "timeout": "It is expected to take at least as long as recorded.",
-    "out_of_memory": "It is expected to need as much memory as recorded.",
-    "unsupported": "The suite refused it for the reason above; here it runs as far as it can.",
+    "ok": "Expect `PASS`, with a latency similar to the recorded one.",
+    "unsteady": "Expect `PASS`; in the recorded run, the latency did not become steady.",
+    "wrong_output": "Expect `FAIL`, as in the recorded run.",
+    "crashed": "Expect a crash, as in the recorded run.",
+    "timeout": "Expect a run at least as long as the recorded run.",
+    "out_of_memory": "Expect the memory use of the recorded run.",
+    "unsupported": "The suite rejected the case (see above); `run.py` runs it as far as possible.",
 }
 
 
@@ -369,7 +369,7 @@ def _what(outcome: Outcome) -> str:
     ended = outcome.ended
     how = "" if ended is None else f" ({ended.status.value} in `{ended.phase}`)"
     return (
-        f"The program of this case cannot be exported{how}, so there is nothing to compile. "
+        f"The program for this case cannot be exported{how}, so there is nothing to compile. "
         "`traceback.txt` shows where the export fails, and `export.py` repeats the export."
     )
 
@@ -378,16 +378,16 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
     exported = outcome.exported
     described = {
         **({} if exported is None else exported.files),
-        "inputs": "input_0.npy and so on, one per argument; bfloat16 has two bytes per element",
+        "inputs": "input_0.npy etc., one file per argument; bfloat16 elements take two bytes",
         "expected": "truth_N.npy and reference_N.npy for each output",
-        "expected.json": "the limits (see below)",
+        "expected.json": "error limits (see Correctness)",
         "run.py": "compiles, runs, checks and times the program",
-        "check.py": "reads arrays and checks outputs; needs only NumPy",
+        "check.py": "reads arrays and checks outputs; requires only NumPy",
         "commands.sh": "the same steps as shell commands",
-        "requirements.txt": "the measured package versions",
+        "requirements.txt": "the package versions used in the measurement",
         "result.json": "the recorded result and a description of the machine",
         "traceback.txt": "traceback of the failed export",
-        "export.py": "repeats the export with export.json; needs the suite and the framework",
+        "export.py": "repeats the export with export.json; requires the suite and the framework",
     }
     for name, text in described.items():
         if (directory / name).exists():
@@ -435,7 +435,7 @@ def _rule(trial: Trial) -> str:
     element_type = DATA_TYPES.get(data_type, "f32")
     text = (
         f"The limits are {factor_of(element_type, parameters):g} times the reference's error, and "
-        "slightly higher for few numbers."
+        "slightly higher for small outputs."
     )
     if generated_tokens(trial.case) is not None:
         text += " Generated text is judged step by step, up to the first token that differs."
@@ -448,11 +448,11 @@ def _notes(trial: Trial, recorded: Case, outcome: Outcome) -> Iterator[str]:
     yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` from `{module}`."
     metrics = recorded.metrics
     if source := metrics.artifact_source:
-        yield f"Measured on the published artifacts at {_publication(source)}."
+        yield f"Measured with the published artifacts from {_publication(source)}."
     if program := metrics.program_source:
         kinds = ", ".join(program.types)
         yield (
-            f"The published program ({kinds}) at {_publication(program)} was measured; this "
+            f"The measured program ({kinds}) was published at {_publication(program)}; this "
             "reproducer exports the model again."
         )
     if exported is None:
@@ -460,10 +460,10 @@ def _notes(trial: Trial, recorded: Case, outcome: Outcome) -> Iterator[str]:
     yield from exported.notes
     recorded_sha256 = metrics.program.artifact_sha256
     if recorded_sha256 and exported.program_sha256:
-        same = "the same as" if recorded_sha256 == exported.program_sha256 else "different from"
-        yield f"The program is {same} the measured one, whose sha256 is {recorded_sha256}."
+        same = "identical to" if recorded_sha256 == exported.program_sha256 else "different from"
+        yield f"The program is {same} the measured program (sha256 {recorded_sha256})."
     elif recorded_sha256:
-        yield f"sha256 of the measured program: {recorded_sha256}."
+        yield f"The measured program has the sha256 {recorded_sha256}."
     versions = versions_of(recorded)
     for name in exported.packages:
         measured = version_in(versions, name)
@@ -479,10 +479,10 @@ def _publication(source: ArtifactSource | ProgramSource) -> str:
 def _run_text(status: str, exported: Exported, check: str | None) -> str:
     """Returns the section about running the program."""
     fields = {
-        "due": _DUE.get(status, "It is expected to end as recorded."),
+        "due": _DUE.get(status, "Expect the recorded outcome."),
         "commands": _commands_text(exported),
     }
     text = filled(TEMPLATES / "readme_run.md.txt", fields)
     if check:
-        text += f"Output of a run on the machine that exported it:\n\n```\n{check}\n```\n\n"
+        text += f"Output of a run on the exporting machine:\n\n```\n{check}\n```\n\n"
     return text

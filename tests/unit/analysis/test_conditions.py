@@ -194,8 +194,8 @@ def test_a_quota_and_heat_are_reasons_of_their_own():
     assert found.throttled_ms == 40.0
     assert (found.start_mhz, found.end_mhz, found.mean_mhz) == (2000.0, 3000.0, 2500.0)
     assert found.reasons == (
-        "the CPU quota stopped CPUs for 40.0 ms",
-        "heat slowed down CPUs 2 times",
+        "the CPU quota throttled CPUs for 40.0 ms",
+        "heat throttled CPUs 2 times",
     )
 
 

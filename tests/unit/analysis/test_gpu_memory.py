@@ -109,5 +109,5 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
     made._replicate(SamplingRule(), 0, trials, tmp_path)
     assert measured == [size for size in groups for _ in range(size)]
     assert made._interleaved is (len(groups) == 1)
-    text = "the competitors do not fit into the GPU's memory together: not all are interleaved"
+    text = "the competitors do not all fit into GPU memory, so some are not interleaved"
     assert said == ([] if len(groups) == 1 else [text])

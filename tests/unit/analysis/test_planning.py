@@ -78,7 +78,9 @@ def test_a_quiet_machine_decides_the_effect():
     found = outlook(0.01, RULE)
     assert found.can_decide
     assert found.processes == RULE.max_processes
-    assert str(found) == "on this machine a race of 10 processes finds differences of 1.5 % or more"
+    assert str(found) == (
+        "on this machine, a race of 10 processes can detect differences of 1.5 % or more"
+    )
     assert outlook(0.0, RULE).needed == CLOSE_PROCESSES
 
 
@@ -87,8 +89,8 @@ def test_a_noisy_machine_says_what_it_cannot_decide():
     assert not found.can_decide
     assert processes_needed(0.04) == found.needed > 10
     assert str(found) == (
-        "on this machine a race of 10 processes finds differences of 6.2 % or more; 3.0 % would "
-        f"take {found.needed} processes of each competitor"
+        "on this machine, a race of 10 processes can detect differences of 6.2 % or more; "
+        f"detecting 3.0 % would take {found.needed} processes per competitor"
     )
 
 

@@ -45,7 +45,7 @@ def test_a_busy_machine_is_told_where_nobody_is_asked():
     assert line.startswith(
         "other processes use 47% of the CPU time: cc1plus (pid 42) 98% of a CPU;"
     )
-    assert line.endswith("the race may have no verdicts (see `cbs doctor`)")
+    assert line.endswith("the race may end without verdicts (see `cbs doctor`)")
 
 
 @pytest.mark.parametrize("answer", ["", "y\n", "Yes\n"])

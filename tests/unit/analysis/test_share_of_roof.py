@@ -81,7 +81,7 @@ def test_the_counter_next_to_a_reference_is_asked(reference):
 def test_a_reference_without_a_counter_reports_it(reference):
     found = preparing.count_cost(reference(), "model", [])
     assert (found.flops, found.bytes) == (None, None)
-    assert found.flops_source == found.bytes_source == "made_up_reference counts nothing"
+    assert found.flops_source == found.bytes_source == "made_up_reference does not define a cost"
 
 
 def test_a_model_that_can_not_be_counted_gives_the_reason(reference):
@@ -203,7 +203,7 @@ def test_ceilings_that_can_not_be_measured_cost_only_the_share(counted, monkeypa
     failure = CeilingsError("no product")
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True, result=failure)
     assert (answer, saved) == ((), [])
-    assert said[-1] == "no share of the roof: no product"
+    assert said[-1] == "roof shares are unknown: no product"
 
 
 LOW = attrs.evolve(

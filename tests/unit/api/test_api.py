@@ -130,7 +130,7 @@ def test_a_file_that_is_not_valid_is_refused_in_one_line(content, tmp_path):
     [
         ({"backends": "none"}, "'none'"),
         ({"device": "toaster"}, "unknown device 'toaster'"),
-        ({"iterations": 0}, "less than 1"),
+        ({"iterations": 0}, "expected at least 1, got 0"),
         ({"precision": 2}, "expected a number between 0 and 1"),
     ],
 )
@@ -217,7 +217,7 @@ def failed(records):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (of_other_workload, "No recommendation: there are results of 2 workloads; select one."),
+        (of_other_workload, "No recommendation: there are results for 2 workloads; select one."),
         (failed, "No competitor has a correct output."),
         (lambda records: failed(records[:1]), "jax_xla:xla (jax): failed in load: no memory."),
     ],

@@ -65,10 +65,10 @@ def test_a_failed_export_quotes_its_first_line_and_the_way_out(monkeypatch, tmp_
         live_models.export(square, np.ones(3), tmp_path)
     assert str(caught.value) == (
         "jax.export cannot export square: ValueError: Abstract tracer value encountered; pass the "
-        "Python file that makes it (PATH.py:CALLABLE)"
+        "Python file that creates the model (PATH.py:CALLABLE)"
     )
 
 
 def test_arrays_go_with_live_models_alone(tmp_path):
-    with pytest.raises(cb.UsageError, match="only a live model takes arrays"):
+    with pytest.raises(cb.UsageError, match="arrays are supported only for live models"):
         cb.run("models/BERT_TINY_FP32_.+", np.ones(3), output=tmp_path / "r.json")

@@ -155,7 +155,7 @@ def test_what_can_not_be_exported_is_refused(document):
     with pytest.raises(UsageError, match="support only CPUs"):
         recorded_trials.trial_of(_changed(found, device="host-gpu"))
     elsewhere = _changed(found, environment={"name": "old", "python": "/nowhere"})
-    with pytest.raises(UsageError, match="the environment of the measurement cannot be used"):
+    with pytest.raises(UsageError, match="cannot use the recorded environment"):
         recorded_trials.trial_of(elsewhere, run_recorded_python=True)
 
 
@@ -169,7 +169,7 @@ def test_an_interpreter_that_the_file_names_is_not_run_unasked(document, tmp_pat
     with pytest.raises(UsageError, match=f"{script}.*--recorded-python"):
         recorded_trials.trial_of(changed)
     assert not mark.exists()
-    with pytest.raises(UsageError, match="does not run"):
+    with pytest.raises(UsageError, match="cannot run"):
         recorded_trials.trial_of(changed, run_recorded_python=True)
     assert mark.exists()
 
@@ -189,7 +189,7 @@ def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_p
     recorded = Case(result=to_result(own, finished(), run_id="r"))
     assert recorded_trials.trial_of(recorded) == own
     (tmp_path / "input_1.npy").unlink()
-    with pytest.raises(UsageError, match="cannot read the inputs of the measurement"):
+    with pytest.raises(UsageError, match="cannot read the recorded inputs"):
         recorded_trials.trial_of(recorded)
 
 

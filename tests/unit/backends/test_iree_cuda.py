@@ -152,7 +152,7 @@ def test_a_published_program_runs_with_neither_compiler_nor_framework(run):
     assert found.phases == ["load", "load", "h2d"]
     # The driver's compilation cannot be separated from loading; no one else compiles.
     assert found.not_measurable == ["compile"]
-    assert "in the phase `load`" in found.notes["compile"]
+    assert "in the `load` phase" in found.notes["compile"]
     assert found.notes["starts_from"] == ["irpa", "vmfb_cuda"]
     assert "compiler_flags" not in found.notes
 

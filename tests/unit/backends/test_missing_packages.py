@@ -30,11 +30,14 @@ def _raised(program):
     [
         ("import cbs_gone", "needs package cbs_gone, imported by it but not installed; R"),
         ("import cbs_gone.part", "needs package cbs_gone, imported by it but not installed; R"),
-        ("import numpy.cbs_gone", "another version of package numpy: No module named 'numpy.cbs"),
-        ("from numpy import cbs_gone", "another version of package numpy: cannot import name"),
-        ("numpy.cbs_gone", "another version of package numpy: module 'numpy' has no attribute"),
-        ("from json import cbs_gone", "needs another version of Python than 3."),
-        ("json.cbs_gone", "needs another version of Python than 3."),
+        (
+            "import numpy.cbs_gone",
+            "a different version of package numpy: No module named 'numpy.cbs",
+        ),
+        ("from numpy import cbs_gone", "a different version of package numpy: cannot import name"),
+        ("numpy.cbs_gone", "a different version of package numpy: module 'numpy' has no attribute"),
+        ("from json import cbs_gone", "needs a Python version other than 3."),
+        ("json.cbs_gone", "needs a Python version other than 3."),
     ],
 )
 def test_what_is_missing_is_named(program, words):
@@ -108,7 +111,10 @@ def _why(parameters):
     ("program", "words"),
     [
         ("import cbs_gone", "needs package cbs_gone (models/pt/net/requirements.txt), imported by"),
-        ("from numpy import gone", "another version of package numpy (models/pt/net/requirements"),
+        (
+            "from numpy import gone",
+            "a different version of package numpy (models/pt/net/requirements",
+        ),
         ("raise OSError('We couldn\\'t connect to the hub')", "network: the model needs a conn"),
         (
             "try: import cbs_gone\nexcept ImportError as error: raise ValueError('x') from error",
@@ -155,7 +161,7 @@ def test_our_own_model_of_that_name_is_reported():
     other = _with(case, IN_TREE)
     told = preparation._with_our_own(ended, other)
     assert told.reason == (
-        "needs package x; without --suite-dir, cbs runs its own model of this name"
+        "needs package x; omit --suite-dir to run the built-in model of this name"
     )
     assert preparation._with_our_own(ended, case) is ended
     unknown = _with(case, IN_TREE, name="NET_THAT_NO_OTHER_HAS")

@@ -81,7 +81,7 @@ def test_a_program_of_which_xla_tells_no_times_is_listed():
     profile = operator_profile.profile_of([], hlo, **STACK, iterations=2)
     assert profile.us is None
     assert by_name(profile)["ynn_fusion.23"].flops
-    assert "told no operators" in profile.remarks[0]
+    assert "reported no operators" in profile.remarks[0]
 
 
 def test_iree_dispatches_have_their_shape_in_their_name():

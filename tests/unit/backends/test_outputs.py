@@ -166,7 +166,7 @@ def test_a_sample_is_the_run_and_what_it_allocates_and_nothing_else(
     ("rule", "asked", "words"),
     [
         (OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY), "bound", ALLOCATED_ONLY),
-        (None, "allocated", "does not say how"),
+        (None, "allocated", "does not declare"),
     ],
 )
 def test_what_a_stack_cannot_do_is_unsupported_with_its_reason(
@@ -182,5 +182,5 @@ def test_what_a_stack_cannot_do_is_unsupported_with_its_reason(
 def test_a_model_that_generates_has_its_state_in_bound_buffers(tmp_path):
     made = BackendContext.read(context(tmp_path, "allocated"), lambda _: None)
     backend = Backend(made)
-    with pytest.raises(UnsupportedError, match="two sets of buffers"):
+    with pytest.raises(UnsupportedError, match="two sets of bound buffers"):
         backend._bind([], SimpleNamespace(steps=1))

@@ -161,7 +161,7 @@ def test_a_recipe_is_an_option_of_a_compiler():
         ("pt_inductor:eager+gemlitewo-4-64", "torchao 0.18 no longer has gemlite"),
         (
             "pt_inductor:eager+int8wo+int8dq",
-            "int8dq and int8wo cannot be applied together; choose one recipe",
+            "int8dq and int8wo cannot be combined; choose one recipe",
         ),
         ("pt_inductor:aot-inductor+int8wo", "has no option 'int8wo'; choices are none"),
         ("tf_xla:xla+int8wo", "has no option 'int8wo'; choices are"),

@@ -144,11 +144,11 @@ def test_parts_give_what_the_whole_gives_and_start_again_at_the_end(ids):
 
 def test_inputs_of_another_shape_or_type_are_refused(ids):
     program = _Program(_prefill, [((BATCH, 3), np.int32)], [((BATCH,), np.int32)])
-    with pytest.raises(ValueError, match="input 0 is int64"):
+    with pytest.raises(ValueError, match="got int64"):
         SingleProgram(program, [ids.astype(np.int64)])
-    with pytest.raises(ValueError, match=r"\[2, 2\] where int32\[2, 3\]"):
+    with pytest.raises(ValueError, match=r"expected int32\[2, 3\], got int32\[2, 2\]"):
         SingleProgram(program, [ids[:, :2]])
-    with pytest.raises(ValueError, match="2 inputs where the program takes 1"):
+    with pytest.raises(ValueError, match="expected 1 inputs, got 2"):
         SingleProgram(program, [ids, ids])
 
 

@@ -19,7 +19,9 @@ def test_the_root_of_an_error_is_the_reason():
             raise RuntimeError("step 2 of 3 failed\nsee the report") from error
 
     with (
-        pytest.raises(UnsupportedError, match=r"^the exporter cannot do .*: KeyError: 'aten.diff'"),
+        pytest.raises(
+            UnsupportedError, match=r"^the exporter does not support .*: KeyError: 'aten.diff'"
+        ),
         torch_export.refusing("the exporter"),
     ):
         convert()

@@ -60,4 +60,4 @@ def test_a_file_without_results_is_not_shown_as_nothing(tmp_path, capsys):
     found["benchmarks"] = []
     path.write_text(json.dumps(found))
     assert main(["show", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path} has no results yet\n"
+    assert capsys.readouterr().out == f"{path} contains no results yet\n"

@@ -66,7 +66,7 @@ def test_timed_iterations_need_the_calls_of_the_verified_run(calls, reason):
     if reason is None:
         runs.require(block)
         return
-    with pytest.raises(UnsupportedError, match=f"^{reason}: Compiler gives no reason$"):
+    with pytest.raises(UnsupportedError, match=f"^{reason}: Compiler reported no reason$"):
         runs.require(block)
 
 

@@ -113,13 +113,13 @@ def test_a_run_ends_within_its_budget_and_continues(run):
     assert 8 <= len(found) <= 10
     assert [result.key for result in found] == [trial.key for trial in trials[: len(found)]]
     assert run.said[-1] == (
-        f"--budget is spent: {20 - len(found)} of 20 trials are left out; to run them: "
+        f"--budget ran out: {20 - len(found)} of 20 trials did not run; to run them: "
         "cbs micro run --op matmul --budget 60 --resume"
     )
     again = run(trials, 60.0, resume=True)
     assert 16 <= len(again) <= 20
     assert len(run(trials, 60.0, resume=True)) == 20
-    assert not [line for line in run.said if "left out" in line]
+    assert not [line for line in run.said if "did not run" in line]
 
 
 def test_truth_takes_half_of_the_budget_at_most(run):
@@ -132,15 +132,15 @@ def test_truth_takes_half_of_the_budget_at_most(run):
 def test_without_a_budget_all_is_measured_and_the_pace_is_reported(run):
     assert len(run(_trials(), None)) == 20
     # 30 s are a trial's budget: 15 processes, but it gets 10.
-    assert [line for line in run.said if "the others take" in line] == [
-        "2 of 20 trials: the others take about 6 min",
-        "10 of 20 trials: the others take about 3 min",
+    assert [line for line in run.said if "trials done" in line] == [
+        "2 of 20 trials done, about 6 min left",
+        "10 of 20 trials done, about 3 min left",
     ]
 
 
 def test_nothing_is_begun_where_nothing_is_left(run):
     assert run(_trials(), 0.0) == []
-    assert "20 of 20 trials are left out" in run.said[-1]
+    assert "20 of 20 trials did not run" in run.said[-1]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():
     bounded = RunSettings(device=HOST_CPU, threads=2, share_workers=True, budget_s=300.0)
     found = estimate(trials, bounded)
     assert 30 < found.fitting < 60
-    assert f"; --budget 300 is enough for about {found.fitting} of them" in str(found)
+    assert f"; --budget 300 is enough for about {found.fitting} trials" in str(found)
 
 
 def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):

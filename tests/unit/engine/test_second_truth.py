@@ -66,7 +66,7 @@ def test_integers_change_by_one_element(due):
     assert one.remark is None
     # Another input has shown that it depends on one.
     known = one.after(both)
-    assert known.remark == "no input that was tried changes output 1 beyond its rounding"
+    assert known.remark == "none of the inputs tried changes output 1 beyond its rounding"
     assert known.not_ranked is None
 
 
@@ -83,4 +83,4 @@ def test_nothing_is_ranked_if_no_output_changes():
     flags = {"changed": (False,), "constant": (True,)}
     for floating in (True, False):
         found = Changes(**flags, floating=(floating,))
-        assert found.not_ranked == "no input that was tried changes any output"
+        assert found.not_ranked == "none of the inputs tried changes any output"

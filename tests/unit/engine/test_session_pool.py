@@ -69,7 +69,7 @@ def test_a_pool_that_was_stopped_starts_nothing(pool):
     pool.stop()
     with pytest.raises(SessionEnded, match="SIGKILL"):
         pid_of(session)
-    with pytest.raises(SessionEnded, match="it was interrupted"):
+    with pytest.raises(SessionEnded, match="the run was interrupted"):
         pool.get("a", SETTINGS, BACKEND)
 
 

@@ -100,4 +100,4 @@ def test_a_race_ends_who_did_not_keep_its_speed():
     assert found == {"tires": Status.UNSTEADY, "steady": Status.OK, "failed": Status.FAILED}
     ended = outcomes["case", "tires", "cpu"].ended_by
     assert ended.phase == "measure"
-    assert "relative to its rivals" in ended.reason
+    assert "relative to the other competitors" in ended.reason

@@ -87,7 +87,7 @@ def test_what_a_noisy_pilot_cannot_decide_is_said():
     assert not found.can_decide
     assert found.processes == RULE.max_processes
     assert 0.03 < found.decidable < 0.06
-    assert "finds differences of 4." in str(found)
+    assert "can detect differences of 4." in str(found)
     assert f"3.0 % would take {found.needed} processes" in str(found)
     # Slow processes use the budget up sooner.
     noisy.wall_s = 3 * 10.0

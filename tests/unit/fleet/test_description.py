@@ -247,7 +247,7 @@ def test_wrong_values(mistake, text, message):
     ("line", "message"),
     [
         ('iterations = "two"', "iterations: invalid number value: 'two'"),
-        ("iterations = 0", "iterations: 0 is less than 1"),
+        ("iterations = 0", "iterations: expected at least 1, got 0"),
         ("processes = [3]", "processes must be a single value, got [3]"),
         ("model = ['net.py']", "model must be a single value, got ['net.py']"),
         ("model = 3", "model must be a string, got 3"),
@@ -268,10 +268,10 @@ def test_wrong_options_of_runs(mistake, line, message):
 @pytest.mark.parametrize(
     ("requirement", "message"),
     [
-        ("+cpu avx", "'avx' is not +FEATURE, -FEATURE or %NAME=VALUE"),
+        ("+cpu avx", "invalid 'avx'; expected +FEATURE, -FEATURE or %NAME=VALUE"),
         ("+cpu -cpu", "cpu is both required and excluded"),
-        ("%device=", "'%device=' is not +FEATURE"),
-        ("%device=a %device=b", "device must have two values, a and b"),
+        ("%device=", "invalid '%device='; expected +FEATURE"),
+        ("%device=a %device=b", "device has conflicting values, a and b"),
     ],
 )
 def test_wrong_requirements(mistake, requirement, message):

@@ -133,7 +133,7 @@ def test_the_reframe_check_passes_if_all_results_exist(export, monkeypatch):
 def test_features_with_other_names_are_refused_for_reframe(export, capsys):
     code, folder = export("reframe", text=DESCRIPTION.replace("+avx512", "+nvidia.com/gpu"))
     assert code == 1
-    error = "cbs: class big: ReFrame's features cannot be named 'nvidia.com/gpu'\n"
+    error = "cbs: class big: 'nvidia.com/gpu' is not a valid ReFrame feature\n"
     assert capsys.readouterr().err == error
     assert not folder.exists()
 
@@ -190,10 +190,10 @@ def test_labels_of_runners_and_the_requirement_can_be_named(export):
 @pytest.mark.parametrize(
     ("words", "old", "new", "message"),
     [
-        ([], '"small"', '"small"\naccess = ["-p", "bench"]', "access '-p' is not a label"),
+        ([], '"small"', '"small"\naccess = ["-p", "bench"]', "'-p' is not a GitHub runner label"),
         ([], '"small"', '"small"\naccess = ["${{ x }}"]', "contains '${{' or an unprintable"),
         (["--install", "${{ x }}"], "", "", "contains '${{' or an unprintable"),
-        ([], "repeats = 2", "repeats = 400", "401 batches are more than the 256 of a GitHub"),
+        ([], "repeats = 2", "repeats = 400", "401 batches exceed the limit of 256 for a GitHub"),
     ],
 )
 def test_fleets_that_github_cannot_run(export, capsys, words, old, new, message):
@@ -281,9 +281,9 @@ def test_names_of_kubernetes_jobs_are_short_and_differ(export):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"small"', '"small"\naccess = ["-p"]', "access '-p' is not a resource of Kubernetes"),
+        ('"small"', '"small"\naccess = ["-p"]', "access '-p' is not a Kubernetes resource"),
         ('"small"', '"small"\naccess = ["cpu=many"]', "access 'cpu=many' is not a resource"),
-        ("+avx512", "+a:b", "'a:b' cannot be a label of Kubernetes"),
+        ("+avx512", "+a:b", "'a:b' is not a valid Kubernetes label"),
     ],
 )
 def test_fleets_that_kubernetes_cannot_run(export, capsys, old, new, message):
@@ -303,7 +303,7 @@ def test_a_folder_with_files_is_left_alone(export, project, capsys):
     (project / "out").mkdir()
     (project / "out" / "notes").write_text("mine")
     assert export("reframe")[0] == 1
-    assert capsys.readouterr().err == "cbs: out already exists; name a new folder with -o\n"
+    assert capsys.readouterr().err == "cbs: out already exists; choose a new folder with -o\n"
     assert [path.name for path in (project / "out").iterdir()] == ["notes"]
 
 
@@ -331,7 +331,7 @@ def test_results_of_exported_batches_are_collected(export, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "1 new result: merged.json"
     failed = lines.pop(3)
-    assert failed.startswith("missing: failed on k8s-7: w2 (small): cbs run ended with 1")
+    assert failed.startswith("missing: failed on k8s-7: w2 (small): cbs run exited with 1")
     assert lines[1:] == [
         "missing: waiting: w1 (big)",
         "missing: waiting: w1 (big, repeat 2)",
@@ -353,10 +353,10 @@ def test_a_fleet_is_complete_when_all_batches_ran(export, monkeypatch, capsys):
     assert main(collect) == 0
     assert capsys.readouterr().out == "6 new results: merged.json\n"
     assert main(collect) == 0
-    assert capsys.readouterr().out == "0 new results, 6 known already: merged.json\n"
+    assert capsys.readouterr().out == "0 new results, 6 already known: merged.json\n"
 
 
 def test_a_folder_that_was_not_exported_is_reported(project, capsys):
     Path("FLEET.toml").write_text(DESCRIPTION)
     assert main(["fleet", "collect", "FLEET.toml", "--exported", "."]) == 1
-    assert capsys.readouterr().err == "cbs: . has no plan; `cbs fleet export` writes one\n"
+    assert capsys.readouterr().err == "cbs: . has no plan; create one with `cbs fleet export`\n"

@@ -119,7 +119,7 @@ def test_nodes_that_are_down_are_named_as_the_reason(fleet, scheduler):
     scheduler.machines = [Node(name="n1", features=frozenset({"cpu"}), up=False)]
     code, lines, _ = fleet("submit")
     assert code == 3
-    assert lines[1] == "unsupported: class small: all nodes with +cpu are down or left out"
+    assert lines[1] == "unsupported: class small: all nodes with +cpu are down or excluded"
 
 
 def test_a_refused_class_has_the_reason_of_the_scheduler(fleet, scheduler):
@@ -136,14 +136,17 @@ def test_a_refused_class_has_the_reason_of_the_scheduler(fleet, scheduler):
 
 @pytest.mark.parametrize(
     ("continued", "advice"),
-    [([], "a job in the queue submits them later"), (None, "submit again when there is room")],
+    [
+        ([], "a queued job will submit them later"),
+        (None, "submit again when the queue has room"),
+    ],
 )
 def test_a_full_queue(fleet, scheduler, continued, advice):
     Path("FLEET.toml").write_text(ONE_CLASS.replace('name = "small"', 'name = "small"\nrepeats=2'))
     scheduler.most, scheduler.continued = 1, continued
     assert fleet("submit") == (
         0,
-        ["submitted: 2 jobs in 1 batch", f"the queue is full: 2 jobs left; {advice}"],
+        ["submitted: 2 jobs in 1 batch", f"the queue is full: 2 jobs not submitted; {advice}"],
         [],
     )
     if continued is not None:
@@ -160,7 +163,7 @@ def test_a_scheduler_that_does_not_answer_loses_nothing(fleet, scheduler, action
     assert errors[0] == "cbs: squeue: Unable to contact slurm controller"
     if action in ("status", "collect"):
         assert code == 4
-        assert "the scheduler does not answer" in lines[-1] or lines[0] == PENDING
+        assert "the scheduler does not respond" in lines[-1] or lines[0] == PENDING
     else:
         assert code == 1
         assert lines == []
@@ -182,7 +185,7 @@ def test_status_of_failed_jobs_has_node_and_reason(fleet, execute):
     code, lines, _ = fleet("status")
     assert code == 1
     assert lines[:2] == ["done         1", "failed       1"]
-    assert lines[2].startswith(f"failed on {node.platform.node()}: w2 (small): cbs run ended with")
+    assert lines[2].startswith(f"failed on {node.platform.node()}: w2 (small): cbs run exited with")
 
 
 def test_status_as_json_has_each_job(fleet):
@@ -207,7 +210,7 @@ def test_status_of_many_jobs_is_short(fleet, monkeypatch, scheduler):
 @pytest.mark.parametrize("action", ["status", "collect", "resume", "cancel"])
 def test_a_fleet_that_was_not_submitted(fleet, tmp_path, action):
     place = tmp_path / "fleet-spool" / "zoo"
-    error = f"cbs: {place} has no plan; to submit one: cbs fleet submit FLEET.toml"
+    error = f"cbs: {place} has no plan; submit one with cbs fleet submit FLEET.toml"
     assert fleet(action) == (1, [], [error])
 
 
@@ -216,7 +219,7 @@ def test_collect_adds_each_result_once(fleet, execute):
     assert execute() == [0]
     assert fleet("collect") == (0, ["2 new results: results/zoo.json"], [])
     content = Path("results/zoo.json").read_bytes()
-    assert fleet("collect") == (0, ["0 new results, 2 known already: results/zoo.json"], [])
+    assert fleet("collect") == (0, ["0 new results, 2 already known: results/zoo.json"], [])
     assert Path("results/zoo.json").read_bytes() == content
     nodes = {run.allocation.node for run in read_document(Path("results/zoo.json")).runs}
     assert nodes == {node.platform.node()}
@@ -243,7 +246,7 @@ def test_collect_lists_results_of_shared_nodes(fleet, execute, monkeypatch):
     execute()
     assert fleet("collect")[1] == [
         "2 new results: results/zoo.json",
-        "2 results of shared nodes: kept, but not ranked",
+        "2 results from shared nodes: kept, but not ranked",
     ]
 
 
@@ -274,7 +277,7 @@ def test_jobs_that_exceeded_the_time_limit_need_longer(fleet, scheduler):
     set_states(scheduler, QueueState.TIMEOUT, node="n1")
     code, lines, errors = fleet("resume")
     assert (code, lines) == (0, ["submitted: 0 jobs in 0 batches"])
-    assert errors[-1].endswith("time limits need --longer")
+    assert errors[-1].endswith("time limit require --longer")
     assert fleet("resume", "--longer")[:2] == (0, ["submitted: 2 jobs in 1 batch"])
     assert [item.time_limit_s for item in scheduler.submitted] == [3600, 7200]
 
@@ -331,7 +334,7 @@ def test_a_malformed_request_to_the_agent_is_one_line(monkeypatch, capsys, reque
     monkeypatch.setattr("sys.stdin", io.StringIO(request_text))
     assert main(["fleet", "agent"]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("cbs: the request is malformed: ")
+    assert error.startswith("cbs: malformed request: ")
     assert error.count("\n") == 1
 
 

@@ -118,7 +118,7 @@ def test_an_interpreter_that_does_not_exist_costs_one_batch(queue):
     queue.run()
     found = queue.states("")
     assert found["bad"].state == "lost"
-    log = found["bad"].reason.removeprefix("its interpreter cannot start: ")
+    log = found["bad"].reason.removeprefix("interpreter cannot start; see ")
     assert "/nowhere/python" in Path(log).read_text()
     assert found["good"].state == "ended"
 

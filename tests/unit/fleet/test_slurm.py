@@ -293,7 +293,7 @@ def test_a_controller_with_too_many_jobs(slurm, monkeypatch):
     with pytest.raises(FullError):
         slurm().submit(SUBMISSION)
     slurm.program("squeue", sleep=60)
-    with pytest.raises(EngineError, match="squeue has not answered"):
+    with pytest.raises(EngineError, match="squeue did not respond"):
         slurm().poll("cbs-")
 
 

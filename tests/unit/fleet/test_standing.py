@@ -106,7 +106,7 @@ def test_a_batch_that_the_queue_has_forgotten(standing):
 
 def test_a_scheduler_that_does_not_answer_loses_nothing(standing):
     found = standing(claimed=0, batch="b", queue=None, age_s=1e6)
-    assert (found.state, found.detail) == (State.PENDING, "the scheduler does not answer")
+    assert (found.state, found.detail) == (State.PENDING, "the scheduler does not respond")
 
 
 @pytest.mark.parametrize("queue", [None, {}, entry(QueueState.LOST)])

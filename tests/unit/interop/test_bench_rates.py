@@ -94,7 +94,7 @@ def test_what_was_observed():
     ):
         seen.take(event)
     assert (seen.task, seen.measured, seen.measured_units) == ("train", [5.0], "tok/s")
-    assert dict(seen.oddities) == {"rates in other units than the first": 1}
+    assert dict(seen.oddities) == {"rates with different units from the first": 1}
     assert seen.nan_loss == 1
     assert math.isclose(seen.device_memory_mb, 15.0)
     assert (seen.device_use, seen.progress, seen.stop_asked) == (0.5, (0, 10), True)

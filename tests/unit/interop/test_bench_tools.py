@@ -136,7 +136,7 @@ def test_a_real_cp_template_and_a_plain_shell_keep_what_they_have(tmp_path):
     [
         ("nowhere", "new", "nowhere is not a folder; copy benchmarks/_template"),
         ("own", "there", "there already exists; choose another name"),
-        ("own", "own/new", "lies in the template itself"),
+        ("own", "own/new", "is inside the template"),
         ("own", "a b", "invalid benchmark name 'a b'"),
         ("own", "there/new/deep", "cannot write"),
     ],

@@ -119,7 +119,7 @@ def test_compare_by_the_command_line(tmp_path, capsys):
     said = capsys.readouterr()
     assert "worse    +100.0%  a: 1 -> 2" in said.out
     assert "1 metrics compared, 1 worse, 0 better, 1 missing, 0 new" in said.out
-    assert "no userbenchmark 'mine' here" in said.err
+    assert "userbenchmark 'mine' not found" in said.err
     assert 'details:\n  "a":\n    control: 1.0\n' in yaml_file.read_text()
     assert "- a: +100.0%" in issue.read_text()
     # In the other direction, nothing is worse, and a removed metric is missing.
@@ -216,7 +216,7 @@ def test_fewer_than_six_runs_decide_nothing():
         _runs({**old, "a": _scaled(1)[:5]}), _runs({**new, "a": _scaled(9)[:5]})
     )
     assert {item.result for item in rows} == {"unclear"}
-    assert "A change needs 6 runs of each side." in changes.as_markdown("#", rows, 5)
+    assert "Detecting a change requires 6 runs per side." in changes.as_markdown("#", rows, 5)
     _, [lone] = changes.compare_runs(_runs({"a": [1.0]}), _runs({"a": [9.0]}))
     assert lone.result == "unclear"
 

@@ -160,7 +160,7 @@ def test_busy_processes_are_named():
     assert found.status == "problem"
     assert (
         found.value
-        == "other processes used 50% of our CPUs' time during 1 s; cc1plus (pid 42) 98% of a CPU"
+        == "other processes used 50% of the usable CPU time in 1 s; cc1plus (pid 42) 98% of a CPU"
     )
     assert "kill -STOP 42;" in found.fix
     elsewhere = checks.foreign_processes(observed(0.01, busiest=((42, "cc1plus", 0.98),)))

@@ -115,7 +115,7 @@ def test_tokens_behind_a_near_tie_are_judged_along_their_own_text(tmp_path, tmp_
     assert 0 < right.relative_error < 1e-6
     wrong = make(kind("wrong", consumer="run_text_wrong_at_the_end"), twins, tmp_path)
     assert wrong.ending is Ending.WRONG_OUTPUT
-    assert "judged on its own tokens" in wrong.reason
+    assert "judged on the program's own tokens" in wrong.reason
 
 
 def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_path, known):
@@ -181,7 +181,7 @@ def test_a_fault_costs_the_artifact_and_gives_the_reason(subject, tmp_path, expo
 
 @pytest.mark.parametrize(("exporter", "consumer"), [("hang", "run"), ("export", "hang")])
 def test_a_hang_ends_at_the_deadline(subject, tmp_path, exporter, consumer):
-    outcome = make(kind(exporter=exporter, consumer=consumer), subject, tmp_path, deadline_s=4.0)
+    outcome = make(kind(exporter=exporter, consumer=consumer), subject, tmp_path, deadline_s=2.0)
     assert outcome.ending is Ending.FAILED
     assert "(timeout)" in outcome.reason
 

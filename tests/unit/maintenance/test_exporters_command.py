@@ -61,7 +61,7 @@ def test_what_is_there_is_not_touched(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("-name", "TOY_NONE", "-o", str(out), *TOY, "--types", "inputs") == 0
     before = (out / "TOY_NONE" / "manifest.json").stat()
-    with pytest.raises(UsageError, match="TOY_NONE exists already"):
+    with pytest.raises(UsageError, match="TOY_NONE already exists"):
         run("-name", "TOY_NONE", "-o", str(out), *TOY, "--types", "inputs")
     assert run("-name", "TOY_NONE", "-o", str(out), *TOY, "--resume") == 0
     assert (out / "TOY_NONE" / "manifest.json").stat() == before
@@ -79,7 +79,7 @@ def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("-name", "TOY_NO_MODULE", "-o", str(out), *TOY, "--types", "inputs") == 1
     assert list(out.iterdir()) == []
-    assert "TOY_NO_MODULE: no inputs and truth (in import: " in capsys.readouterr().err
+    assert "TOY_NO_MODULE: inputs and truth failed in import: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_what_is_asked_for_brings_what_it_needs_in_order(models):
     found, refused = kinds.of_model(model, ["vmfb", "stablehlo_mlir", "onnx", "tosa_mlir"])
     assert names(found) == ["xla_weights", "stablehlo_mlir", "irpa", "vmfb"]
     assert "from jax to onnx" in refused["onnx"]
-    assert "converter from TFLite to TOSA" in refused["tosa_mlir"]
+    assert "TFLite-to-TOSA converter" in refused["tosa_mlir"]
     with pytest.raises(UnknownKindError, match="unknown artifact type 'onxx'; choices are inputs"):
         kinds.of_model(model, ["onxx"])
 

@@ -52,7 +52,7 @@ def test_export_of_asv_is_a_folder(results, tmp_path, capsys):
     file = tmp_path / "file"
     file.touch()
     assert export(results, "--format", "asv", "-o", file) == 1
-    assert "name a directory with -o" in capsys.readouterr().err
+    assert "choose a directory with -o" in capsys.readouterr().err
     assert export(results, "--format", "csv", "-o", tmp_path) == 1
     assert "is a directory" in capsys.readouterr().err
 
@@ -66,7 +66,7 @@ def test_two_runs_are_told_apart(results, tmp_path, make_trial, finished, capsys
     assert export(results, "--format", "torchbench", "-o", output, "--run", second) == 0
     assert json.loads(output.read_text())["environ"]["run_id"] == second
     assert export(results, "--format", "csv", "-o", output, "--run", "nonsense") == 1
-    assert "no results of run 'nonsense'" in capsys.readouterr().err
+    assert "no results from run 'nonsense'" in capsys.readouterr().err
     assert export(results, "--format", "junit", "-o", output) == 0
     assert output.read_text().count("<testsuite ") == 2
 
@@ -111,7 +111,7 @@ def test_dry_run_of_an_export_prints_the_same_results(name, results, tmp_path, c
     lines = [json.loads(line) for line in said.out.splitlines()]
     due = [json.loads(json.dumps(result.as_json())) for result in found]
     assert sorted(lines, key=str) == sorted(due, key=str)
-    assert "10 results read, nothing stored" in said.err
+    assert "10 results read, none stored" in said.err
 
 
 def test_imports_feed_the_history_once(results, tmp_path, capsys):

@@ -168,7 +168,7 @@ def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path):
     with contextlib.closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE recipes (id INTEGER)")
     before = path.read_bytes()
-    with pytest.raises(HistoryError, match="tables of another program \\(recipes\\)"):
+    with pytest.raises(HistoryError, match="another program's tables \\(recipes\\)"):
         Database(str(path))
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -188,7 +188,7 @@ def test_a_history_of_a_newer_program_is_refused(tmp_path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as newer, newer:
         newer.execute(f"UPDATE {VERSION.name} SET version_num = '9999'")
-    with pytest.raises(HistoryError, match="newer version of this program"):
+    with pytest.raises(HistoryError, match="newer version of cbs"):
         Database(str(path))
 
 

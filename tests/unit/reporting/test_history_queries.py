@@ -193,9 +193,9 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--since", "yesterday"], "not a time such as"),
-        (["--package", "jax"], "not NAME=VERSION"),
-        (["--limit", "0"], "not a positive integer"),
+        (["--since", "yesterday"], "expected a time such as"),
+        (["--package", "jax"], "expected NAME=VERSION, got 'jax'"),
+        (["--limit", "0"], "expected a positive integer, got '0'"),
         (["--format", "xml"], "unknown --format 'xml'; choices are "),
         (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv cannot be written"),
     ],

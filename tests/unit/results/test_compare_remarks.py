@@ -41,7 +41,7 @@ def test_runs_of_the_same_hour_and_conditions_are_not_remarked():
 )
 def test_runs_more_than_an_hour_apart_are(time, words):
     (line,) = found(at(MORNING), at(time)).lines
-    assert f"(measured {words} apart), which intervals do not cover" in line
+    assert f"(measured {words} apart), and intervals do not cover" in line
 
 
 @pytest.mark.parametrize(

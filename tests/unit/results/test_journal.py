@@ -238,8 +238,7 @@ def test_a_trial_with_two_of_three_processes_gets_one_more(machine):
     machine.run_until(6)
     assert ResultsFile(machine.output).results() == ()
     [path] = machine.folder.iterdir()
-    assert any(f"6 finished processes of incomplete trials are saved in {path}" in line
-               for line in machine.said)  # fmt: skip
+    assert any(f"saved 6 finished processes in {path}" in line for line in machine.said)
     kept = machine.kept()
     assert len(kept) == 6
     before = len(machine.started())
@@ -254,8 +253,8 @@ def test_rounds_of_unfinished_processes_are_kept(machine):
     machine.run_until(4, with_rounds=True)
     [path] = machine.folder.iterdir()
     assert machine.said[-1] == (
-        "4 finished processes and 3 rounds of 2 unfinished ones of incomplete trials are saved in "
-        f"{path}; use --resume to continue from them"
+        "saved 4 finished processes and 3 rounds from 2 unfinished processes in "
+        f"{path}; --resume completes their trials"
     )
     kept, before = machine.kept(), len(machine.started())
     assert len(kept) == 6
@@ -282,7 +281,7 @@ def test_a_process_with_too_few_rounds_is_not_kept(machine, monkeypatch, fewest)
         patch.setattr(journal.Journal, "append_round", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machine.run(rule=rule)
-    assert "3 rounds of 3 unfinished ones of incomplete trials are saved" in machine.said[-1]
+    assert "saved 3 rounds from 3 unfinished processes" in machine.said[-1]
     assert len(machine.kept()) == (3 if fewest == 3 else 0)
 
 
@@ -293,9 +292,7 @@ def test_a_race_without_a_round_keeps_nothing_and_reports_it(machine, monkeypatc
     monkeypatch.setattr(race.Participant, "measure_block", interrupted)
     with pytest.raises(KeyboardInterrupt):
         machine.run()
-    assert machine.said[-1] == (
-        "no round of the current race had been measured; nothing of it is saved"
-    )
+    assert machine.said[-1] == "nothing saved from the current race: no round was complete"
     assert not machine.folder.exists()
 
 
@@ -319,7 +316,7 @@ def test_a_journal_that_is_moved_is_written_again(machine, monkeypatch):
 
     monkeypatch.setattr(journal.Journal, "append", moved)
     machine.run_until(6)
-    assert any("was moved or removed: a new one is written" in line for line in machine.said)
+    assert any("was moved or removed; writing a new journal" in line for line in machine.said)
     assert len(machine.kept()) == 6
 
 
@@ -348,7 +345,7 @@ def test_more_processes_are_added_to_an_undecided_race(machine):
     assert len(machine.started()) == count
     machine.undecided = False
     results = machine.run(rule=MORE)
-    assert any("9 processes of an undecided race" in line for line in machine.said)
+    assert any("9 processes from an undecided race" in line for line in machine.said)
     assert [line[1] for line in machine.started()[count:]] == 3 * ["3"] + 3 * ["4"]
     found = tokens(results)
     assert all(found[name][:3] == first[name] and len(found[name]) == 5 for name in found)
@@ -422,7 +419,7 @@ def test_processes_of_other_settings_are_not_joined(machine, change, said):
     machine.environment = change(machine.environment)
     results = machine.run()
     assert not kept & {token for of in tokens(results).values() for token in of}
-    assert any(said in line and "are not used" in line for line in machine.said)
+    assert any(said in line and "ignoring " in line for line in machine.said)
     # Only the user may remove them.
     assert machine.kept() == kept
 
@@ -432,7 +429,7 @@ def test_another_sampling_rule_or_another_truth_joins_nothing(machine):
     kept = machine.kept()
     machine.artifacts.digests = {"input": "1" * 64}
     other_truth = machine.run()
-    assert any("5 processes of interrupted runs had other inputs" in line for line in machine.said)
+    assert any("ignoring 5 processes from interrupted runs" in line for line in machine.said)
     assert not kept & {token for of in tokens(other_truth).values() for token in of}
 
 
@@ -440,7 +437,7 @@ def test_without_resume_the_user_is_told_of_what_is_left(machine):
     machine.run_until(5)
     kept = machine.kept()
     machine.run(resume=False)
-    assert any("are in no result: --resume continues with them" in line for line in machine.said)
+    assert any(": add --resume to continue it" in line for line in machine.said)
     assert machine.kept() == kept
 
 
@@ -453,7 +450,7 @@ def test_a_line_that_was_cut_short_costs_itself_alone(machine):
     assert len(left) == len(kept) - 1
     results = machine.run()
     assert left < {token for of in tokens(results).values() for token in of}
-    assert any("its last line was cut short and is left out" in line for line in machine.said)
+    assert any("its last line is incomplete and was skipped" in line for line in machine.said)
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_was_written(machine, monkeypatch):

@@ -175,7 +175,7 @@ def test_a_history_that_nobody_named_costs_nothing_where_it_is_broken(
     monkeypatch.setenv("CBS_HISTORY", str(broken))
     code, _, said = told(capsys, *files)
     assert code == 2
-    assert said.startswith("without the history: --history default:")
+    assert said.startswith("comparing without the history: --history default:")
     assert cli.main(["compare", *files, "--history", str(broken)]) == 1
     assert "history.sqlite" in capsys.readouterr().err
 

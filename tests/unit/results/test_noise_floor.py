@@ -280,9 +280,7 @@ def test_a_race_is_told_what_it_cannot_decide_before_it_begins(latency, said):
         SimpleNamespace(host=SimpleNamespace(cpu_model="A CPU")),
         SimpleNamespace(say=found.append),
     )
-    assert ["by the noise floor on this machine a race of" in line for line in found] == [
-        True
-    ] * said
+    assert ["noise floor: on this machine, a race of" in line for line in found] == [True] * said
 
 
 def test_the_doctor_gives_the_floor_as_json(doctor, capsys):

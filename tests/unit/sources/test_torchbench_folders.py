@@ -305,4 +305,4 @@ s3_utils.checkout_s3_data("INPUT_TARBALLS", "missing.tar.gz", decompress=True)
     )
     last = done.stderr.splitlines()[-1]
     assert "ConnectionError: missing.tar.gz is in TorchBench's S3 store" in last
-    assert last.endswith(f"put it into {tmp_path}/torchbenchmark/data/.data/missing")
+    assert last.endswith(f"copy it to {tmp_path}/torchbenchmark/data/.data/missing")

@@ -66,8 +66,8 @@ def test_commits_are_those_of_first_parents_from_old_to_new(history):
 @pytest.mark.parametrize(
     ("good", "bad", "message"),
     [
-        ("main", "main~2", "is not an ancestor of"),
-        ("elsewhere", "main", "--good elsewhere is not an ancestor of --bad main"),
+        ("main", "main~2", "must be an ancestor of"),
+        ("elsewhere", "main", "--good elsewhere must be an ancestor of --bad main"),
         ("main", "main", "are the same commit"),
         ("nowhere", "main", "--good nowhere: no such commit in .*; fetch it first"),
         ("main~4", "--output=x", "--bad '--output=x' is not a commit"),

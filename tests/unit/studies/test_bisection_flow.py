@@ -75,7 +75,7 @@ def test_the_first_slow_one_is_found_and_confirmed_next_to_its_neighbour(tmp_pat
     oracle = Slowness(_times(*[1.0] * 11, *[1.08] * 9))
     outcome, _, told = _run(tmp_path, oracle)
     assert outcome.is_exact
-    assert told.startswith("toy became slower in 11; 10 is the last good one\n")
+    assert told.startswith("toy became slower in 11; the last good candidate is 10\n")
     assert oracle.asked[0] == ("0", "19", 0)
     assert oracle.asked[-1] == ("10", "11", 0)
     assert len(oracle.asked) <= 2 + 5
@@ -110,7 +110,7 @@ def test_unclear_ends_are_looked_at_again_and_then_told(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.1), unclear={"2": 2})
     outcome, lines, told = _run(tmp_path, oracle)
     assert not outcome.is_exact
-    assert "2 is unclear; repeating with more measurements" in lines
+    assert "the result for 2 is unclear; repeating with more measurements" in lines
     assert told.startswith("it is unclear whether toy 2 is slower than 0 (attempts: 2): increase")
     # With one more allowed attempt, it continues from there.
     outcome, _, _ = _run(tmp_path, oracle, attempts=3)
@@ -122,8 +122,8 @@ def test_what_does_not_install_is_skipped_and_named(tmp_path):
     oracle = Slowness(_times(1, 1, 1, 1.1, 1.1, 1.1), broken="23")
     outcome, lines, told = _run(tmp_path, oracle)
     assert not outcome.is_exact
-    assert told.startswith("toy became slower after 1, at the latest in 4\n")
-    assert "candidates between them that could not be judged: 2, 3" in told
+    assert told.startswith("toy became slower after 1 and no later than 4\n")
+    assert "candidates in between that could not be judged: 2, 3" in told
     assert any(line.endswith("skipped: 2: installation failed") for line in lines)
 
 
@@ -145,8 +145,8 @@ def test_several_small_steps_are_told_from_one(tmp_path):
 def test_steps_back_and_forth_are_told_when_everything_is_judged(tmp_path):
     oracle = Slowness(_times(1.0, 1.1, 1.0, 1.0, 1.1))
     _, _, told = _run(tmp_path, oracle, everything=True)
-    assert "toy became slower in 4; 3 is the last good one" in told
-    assert "the answers alternate: 1 is bad, but 2 after it is good" in told
+    assert "toy became slower in 4; the last good candidate is 3" in told
+    assert "the results alternate: 1 is bad, but the later 2 is good" in told
 
 
 @pytest.mark.parametrize("survived", range(6))

@@ -143,7 +143,7 @@ def test_how_a_trial_ended_is_bad_only_where_that_is_looked_at(metric, status, a
 def test_a_good_end_that_is_not_good_judges_nobody(metric):
     found = _judged(metric, good={"status": "wrong_output"})
     assert found.answer is Answer.SKIPPED
-    assert found.reason == "good side: wrong_output in verify: rmse 3 > 1"
+    assert found.reason == "good end: wrong_output in verify: rmse 3 > 1"
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_the_spread_of_profiles_and_what_disturbed_them_is_reported(file, capsys
     assert "0.9 (0.81 to 1.08)" in told
     assert "(median of 3 profiles; the table shows their range)" in told
     assert (
-        f"{EAGER}: other processes used the CPUs during 1 of 3 profiles: profile again with --again"
+        f"{EAGER}: other processes used the CPUs during 1 of 3 profiles; profile again with --again"
         in told
     )
 
@@ -173,11 +173,11 @@ def test_a_profile_that_is_broken_or_not_kept_is_said(file, capsys):
     [path] = file.parent.rglob(f"*eager*/{FILE}")
     path.write_text("{")
     assert cli.main(["explain", str(file)]) == 1
-    assert "is not a profile" in (said := capsys.readouterr().err)
+    assert "is not a valid profile" in (said := capsys.readouterr().err)
     assert "--again" in said
     path.unlink()
     assert cli.main(["explain", str(file), "--no-profiling"]) == 1
-    assert f"no profile of {EAGER} is stored" in capsys.readouterr().err
+    assert f"no profile for {EAGER} is stored" in capsys.readouterr().err
     assert cli.main(["explain", str(file), "--no-profiling", "--again"]) == 1
     assert cli.main(["explain", str(file.parent / "none.json")]) == 1
     assert "Traceback" not in capsys.readouterr().err
@@ -213,7 +213,7 @@ def test_a_result_names_no_folder_outside():
         ([], {"case": "("}, "is not a regular expression"),
         ([], {"case": "resnet"}, "no case in the file matches 'resnet'"),
         ([], {"device": "host-gpu"}, "no results for device host-gpu"),
-        ([XLA, XLA], {}, "two competitors with a latency are required"),
+        ([XLA, XLA], {}, "expected two competitors with a latency"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(asked, options, reason):
@@ -274,7 +274,7 @@ def test_python_explains_as_the_command_does(file, capsys, monkeypatch):
 
 def test_python_cannot_explain_results_without_a_file_or_a_second_competitor(file):
     results = cb.load(file)
-    with pytest.raises(UsageError, match=r"not in a file; save them: results\.save\(path\)"):
+    with pytest.raises(UsageError, match=r"not in a file; save them with results\.save\(path\)"):
         cb.explain_results(Results(results.document))
     with pytest.raises(UsageError, match="'iree' matches no competitor"):
         cb.explain_results(results, "iree")
@@ -283,5 +283,5 @@ def test_python_cannot_explain_results_without_a_file_or_a_second_competitor(fil
 def test_a_profile_that_cannot_be_read_is_a_usage_error(file):
     path = published.folder_for(file, two().benchmarks[0]) / FILE
     path.write_text("{")
-    with pytest.raises(UsageError, match=r"^no profile: .* is not a profile"):
+    with pytest.raises(UsageError, match=r"^no profile: .* is not a valid profile"):
         cb.explain_results(file)

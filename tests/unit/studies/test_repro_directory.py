@@ -120,8 +120,8 @@ def test_what_was_published_is_named(repro, toy, tmp_path):
     assert code == 0, err
     page = (tmp_path / "made" / "README.md").read_text()
     publication = f"gs://bucket/toy (manifest sha256 {'ab' * 32})"
-    assert f"- Measured on the published artifacts at {publication}." in page
-    assert f"- The published program (stablehlo_mlir) at {publication} was measured; " in page
+    assert f"- Measured with the published artifacts from {publication}." in page
+    assert f"- The measured program (stablehlo_mlir) was published at {publication}; " in page
 
 
 def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypatch):
@@ -234,9 +234,9 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "invalid version of numpy"),
-        ({"numpy": "1.0; import os"}, "invalid version of numpy"),
-        ({"numpy": "@ http://h/x.whl"}, "invalid version of numpy"),
+        ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "invalid version for numpy"),
+        ({"numpy": "1.0; import os"}, "invalid version for numpy"),
+        ({"numpy": "@ http://h/x.whl"}, "invalid version for numpy"),
         ({"a\n--index-url http://h": "1.0"}, "invalid package name"),
         ({"-r other.txt": "1.0"}, "invalid package name"),
     ],

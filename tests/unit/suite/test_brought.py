@@ -174,7 +174,7 @@ def test_inputs_that_cannot_be_are_reported(text, words):
         ("broken.py", "broken.py:1: invalid Python"),
         (
             "many.py",
-            "many.py makes the model; pass one of many.py:A, many.py:B, or rename",
+            "many.py creates the model; pass one of many.py:A, many.py:B, or rename",
         ),
         ("bare.py:f", 'imports no framework; add FRAMEWORK = "pt"'),
         ("both.py:f", "imports jax and pytorch"),
@@ -186,7 +186,7 @@ def test_inputs_that_cannot_be_are_reported(text, words):
         ("weights.pt", "is a pickle"),
         ("empty", "has neither config.json"),
         ("nowhere", "no such file or directory: nowhere"),
-        ("models/BERT_.+", "select cases of the suite with -name"),
+        ("models/BERT_.+", "select the suite's cases with -name"),
         ("", "no model given"),
     ],
 )
@@ -209,7 +209,7 @@ def test_what_cannot_be_brought_is_reported_in_a_sentence(folder, write, text, w
     [
         ({"batch_sizes": (2,)}, "--batch: no --input has a size 'batch'"),
         ({"data_types": ("int3",)}, "unknown data type 'int3'; choices are fp32, fp16, bf16"),
-        ({"framework": "jax"}, "net.py runs in pytorch, not in jax"),
+        ({"framework": "jax"}, "net.py runs only in pytorch, not in jax"),
         ({"task": "fill-mask"}, "--task requires a Hugging Face directory"),
         ({"inputs": ("f32[seq]",)}, "set 'seq' with --seq-len"),
     ],
@@ -303,7 +303,7 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
     assert "runs only in PyTorch: the suite implements BertModel" in whole.remarks[0]
     assert "--task feature-extraction" in whole.remarks[0]
     assert len(find_cases(str(bert), ModelOptions(task="feature-extraction")).cases) == 3
-    with pytest.raises(UserModelError, match="runs in pytorch, not in jax"):
+    with pytest.raises(UserModelError, match="runs only in pytorch, not in jax"):
         find_cases(str(bert), ModelOptions(framework="jax"))
     with pytest.raises(UserModelError, match="unknown task 'nonsense'; choices are feature-"):
         find_cases(str(bert), ModelOptions(task="nonsense"))
@@ -313,7 +313,7 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
         find_cases(str(bert), ModelOptions(inputs=("f32[1]",)))
     del config["architectures"]
     (bert / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserModelError, match="names no class in 'architectures'; pass --task"):
+    with pytest.raises(UserModelError, match="lists no class in 'architectures'; pass --task"):
         find_cases(str(bert), ModelOptions())
 
 
@@ -371,7 +371,7 @@ def test_a_directory_as_a_checkpoint_needs_its_digest(bert):
     parameters = {"model_name": str(bert), "data_type": "fp32", "batch_size": 1, "seq_len": 8}
     architecture = architectures.get("bert")
     for wrong in ({}, {"checkpoint": "directory"}, {"checkpoint": "seeded"}):
-        with pytest.raises(DefinitionError, match="need checkpoint 'directory' and source_sha256"):
+        with pytest.raises(DefinitionError, match="'directory' and source_sha256 are required"):
             checkpoints.identity(architecture, {**parameters, **wrong})
     whole = {**parameters, "checkpoint": "directory", "source_sha256": "0" * 64}
     assert checkpoints.identity(architecture, whole) == f"directory-{'0' * 64}"

@@ -208,7 +208,7 @@ def test_a_picture_has_no_sequence_length(tmp_path):
     vit = tmp_path / "vit"
     shutil.copytree(checkpoints.seeded(architectures.get("vit"), "vit-tiny"), vit)
     assert find_cases(str(vit), ModelOptions()).cases
-    with pytest.raises(UserModelError, match="vit takes pictures, which have no sequence length"):
+    with pytest.raises(UserModelError, match="vit takes images, which have no sequence length"):
         find_cases(str(vit), ModelOptions(seq_lens=(16,)))
 
 
@@ -232,7 +232,7 @@ def test_a_directory_with_inputs_by_name_runs_in_pytorch(bert):
     got = find_cases(
         str(bert), ModelOptions(inputs=("input_ids=i32[batch,8]<50",), batch_sizes=(1, 4))
     )
-    assert "runs only in PyTorch: --input names arguments" in got.remarks[0]
+    assert "runs only in PyTorch: --input names its" in got.remarks[0]
     assert [case.model.model_parameters["inputs"] for case in got.cases] == [
         "input_ids=i32[1,8]<50",
         "input_ids=i32[4,8]<50",
@@ -295,7 +295,7 @@ def test_a_transformer_may_lie_in_its_own_folder(pipeline):
     [
         ({"pooling_mode": "middle"}, (), "unknown pooling_mode 'middle'; choices are cls, max"),
         ({"pooling_mode_first": True}, (), "unknown pooling_mode_first; choices are"),
-        ({"pooling_mode_mean_tokens": False}, (), "has no mode of pooling"),
+        ({"pooling_mode_mean_tokens": False}, (), "has no pooling mode"),
         ({}, (("WordWeights", ""),), "of type sentence_transformers.models.WordWeights are not"),
         ({}, (("mine.Pooling", ""),), "modules of type mine.Pooling are not supported"),
         ({}, (("Dense", "2_Dense"),), "names a Dense, but "),
@@ -382,7 +382,7 @@ def test_an_adapter_without_its_base_says_which_it_needs(adapter, bert, tmp_path
     with pytest.raises(UserModelError, match="--base requires a LoRA adapter"):
         find_cases(str(bert), ModelOptions(base=bert))
     shutil.copy(directory / "adapter_config.json", bert)
-    with pytest.raises(UserModelError, match="holds a model and an adapter"):
+    with pytest.raises(UserModelError, match="contains a model and an adapter"):
         find_cases(str(bert), ModelOptions())
 
 

@@ -87,12 +87,12 @@ def test_who_takes_no_picture_reports_it(vit, tmp_path):
     shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), bert)
     with pytest.raises(UserModelError, match="bert does not accept RGB images"):
         find_cases("bert", on_image(vit))
-    with pytest.raises(UserModelError, match="--text and --image exclude each other"):
+    with pytest.raises(UserModelError, match="--text and --image cannot be combined"):
         find_cases("my-vit", on_image(vit, text=tmp_path / "cat.png"))
-    with pytest.raises(UserModelError, match="--image and --inputs exclude each other"):
+    with pytest.raises(UserModelError, match="--image and --inputs cannot be combined"):
         find_cases("my-vit", on_image(vit, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(UserModelError, match=r"--image requires a Hugging Face directory, and net"):
+    with pytest.raises(UserModelError, match=r"--image requires a Hugging Face directory, but net"):
         find_cases("net.py", on_image(vit))
 
 

@@ -180,7 +180,7 @@ def test_a_file_runs_as_a_script_without_arguments(write, loaded, monkeypatch):
             ),
             (
                 "ended the program (line 4): the following arguments are required: --data; move "
-                'what runs it as a script below `if __name__ == "__main__":`'
+                'the code that runs it as a script below `if __name__ == "__main__":`'
             ),
         ),
         ("import sys\nsys.exit('no GPU here')\n", "(line 2): no GPU here; move"),
@@ -275,17 +275,17 @@ def test_a_module_is_no_model(write, tmp_path):
         ("def build_a(): return 1\ndef build_b(): return 2\n", "'my own.py:build_a', 'my own.py:"),
         (
             "class Net(nn.Module):\n  def __init__(self, n, *, m): ...\n",
-            "without arguments none of these can be called: Net(n, m); write a function create_",
+            "none of these can be called without arguments: Net(n, m); write a function create_",
         ),
         ("def apply(x): return x\n", "pass 'my own.py:NAME' or write a function create_model()"),
         ("x = 1\n", "that returns it (it has nn, x)"),
         (
             "def main():\n    net = nn.Linear(2, 3)\nif __name__ == '__main__':\n    main()\n",
-            "makes its model in main(); move line 5 into a function create_model()",
+            "creates its model in main(); move line 5 into a function create_model()",
         ),
         (
             "if __name__ == '__main__':\n    net = nn.Sequential(\n      nn.Linear(2, 3))\n",
-            'makes its model in the block `if __name__ == "__main__":`; move lines 5-6 into',
+            'creates its model in the block `if __name__ == "__main__":`; move lines 5-6 into',
         ),
     ],
 )
@@ -416,7 +416,7 @@ def test_a_framework_may_be_imported_next_to_the_file(write, tmp_path):
         ("net.ipynb", "is a notebook; convert it with `jupyter nbconvert --to script net.ipynb`"),
         ("net.py:Net()", "did you mean net.py:Net?"),
         ("net.py::Net", "did you mean net.py:Net?"),
-        ("cell.py", "cell.py:2: invalid Python: invalid syntax; remove this command of a notebook"),
+        ("cell.py", "cell.py:2: invalid Python: invalid syntax; remove this notebook command"),
     ],
 )
 def test_other_ways_to_name_a_model_are_answered(write, tmp_path, text, words):

@@ -83,7 +83,7 @@ def test_what_lies_elsewhere_is_named_by_its_path_and_told(project, tmp_path):
     planned, cases, again = saved(project, str(outside), "suites/mine")
     assert again == cases
     assert str(outside) in planned.content
-    assert f"{outside} is outside the project of mine" in planned.remark
+    assert f"{outside} is outside mine's project" in planned.remark
     # In one checkout a file of any other folder goes along.
     (tmp_path / ".git").mkdir()
     other = definitions(

@@ -102,10 +102,10 @@ def test_who_takes_no_text_reports_it(bert, tmp_path):
     change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
     with pytest.raises(UserModelError, match="which need separate texts"):
         find_cases("my-bert", on_text(bert))
-    with pytest.raises(UserModelError, match="--text and --inputs exclude each other"):
+    with pytest.raises(UserModelError, match="--text and --inputs cannot be combined"):
         find_cases("my-bert", on_text(bert, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(UserModelError, match=r"and net.py is not one"):
+    with pytest.raises(UserModelError, match=r"but net.py is not one"):
         find_cases("net.py", on_text(bert))
     vit = architectures.get("vit")
     (bert / "config.json").write_text(json.dumps(vit.configs["vit-tiny"]))

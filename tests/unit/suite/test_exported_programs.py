@@ -116,7 +116,7 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
     ("wanted", "words"),
     [
         ({}, "set 'seq' with --seq-len"),
-        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each, got 1"),
+        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each of them, got 1"),
         ({"inputs": ("i32[1,8]<9", "f32[1,8,16]")}, f"i32[1,8]<9 has the wrong type: {TAKES}"),
         (
             {"inputs": ("i64[8]<9", "f32[1,8,16]")},
@@ -126,7 +126,7 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
         ({"inputs": ("i64[1,8]<9", "f32[1,8,15]")}, f"expected 16, got 15: {TAKES}"),
         ({"data_types": ("bf16",)}, "--dtype bf16: net.onnx computes in fp32"),
         ({"task": "fill-mask"}, "--task requires a Hugging Face directory"),
-        ({"framework": "jax", "seq_lens": (8,)}, "net.onnx runs in onnx, not in jax"),
+        ({"framework": "jax", "seq_lens": (8,)}, "net.onnx runs only in onnx, not in jax"),
     ],
 )
 def test_other_inputs_say_what_the_program_takes(net, wanted, words):

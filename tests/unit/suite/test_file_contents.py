@@ -27,10 +27,10 @@ SUBSTITUTES = {
     "mark": (b"\xef\xbb\xbf<HTML lang=en>", "is an HTML page"),
     "xml": (b'<?xml version="1.0"?>\n<Error><Code>NoSuchKey', "is an error message in XML"),
     "json": (b'{"error": "Repository not found"}', "error message in JSON (Repository not found)"),
-    "text": (b"Entry not found", "is an error message of a server"),
-    "code": (b"404: Not Found", "is an error message of a server"),
+    "text": (b"Entry not found", "is a server's error message"),
+    "code": (b"404: Not Found", "is a server's error message"),
     "empty": (b"", "is empty; download it again"),
-    "zeros": (bytes(4096), "begins with 512 zeros, so it is not complete"),
+    "zeros": (bytes(4096), "begins with 512 zeros, so it is incomplete"),
     "packed": (b"\x1f\x8b\x08\x00", "is compressed with gzip; unpack it"),
 }
 ENDS = (
@@ -162,14 +162,14 @@ def test_formats_are_known_by_content_under_another_name(tmp_path):
     [
         ("net.gguf", "llama-bench, or convert it with transformers"),
         ("net.pb", "tf.saved_model.save, and pass the directory"),
-        ("saved_model.pb", "a part of a SavedModel; pass its directory"),
+        ("saved_model.pb", "part of a SavedModel; pass its directory"),
         ("net.hlo", "export StableHLO instead"),
         ("net.vmfb", "pass the .mlir or .onnx file that it was compiled from"),
-        ("net.xml", "a model of OpenVINO, which has no float64 run; pass the .onnx"),
+        ("net.xml", "an OpenVINO model, which has no float64 run; pass the .onnx"),
         ("net.engine", "a TensorRT engine, which runs on one kind of GPU"),
         ("net.mlmodel", "a Core ML model"),
         ("net.mlpackage", "a Core ML model"),
-        ("net.npz", "holds only arrays; pass the file that makes the model"),
+        ("net.npz", "holds only arrays; pass the file that creates the model"),
         ("net.msgpack", "holds only Flax weights"),
         ("net.ort", "ONNX Runtime's own format"),
         ("net.ckpt", "TensorFlow checkpoint, which holds only weights"),
@@ -196,15 +196,15 @@ def test_pickles_are_told_apart_without_being_read(tmp_path):
     for content, words in (
         (pickle.dumps(Net(), 2), "is a pickle of test_file_contents.Net, which runs code"),
         (pickle.dumps(Net(), 4), "is a pickle of test_file_contents.Net, which runs code"),
-        (pickle.dumps(collections.OrderedDict(w=1), 2), "is a pickle of weights alone"),
-        (b"cos\nsystem\n(S'exit 1'\ntR.", "is not a file of torch.save"),
+        (pickle.dumps(collections.OrderedDict(w=1), 2), "is a pickle that contains only weights"),
+        (b"cos\nsystem\n(S'exit 1'\ntR.", "was not written by torch.save"),
         (b"\x80\x02cos\nsystem\n(X\x01\0\0\0xtR.", "is a pickle of os.system, which runs code"),
-        (b"\x80\x02X", "is not a file of torch.save"),
+        (b"\x80\x02X", "was not written by torch.save"),
     ):
         path.write_bytes(content)
         message = refusal(path)
         assert words in message
-        assert "pass the file that makes the module, PATH.py:CALLABLE" in message
+        assert "pass the file that creates the module, PATH.py:CALLABLE" in message
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("net/data.pkl", content)
         if content.startswith(b"\x80") and len(content) > 3:
@@ -213,7 +213,7 @@ def test_pickles_are_told_apart_without_being_read(tmp_path):
     assert "a pickle of sklearn.svm.SVC, which runs code when loaded; convert it" in refusal(path)
     path.with_suffix(".bin").write_bytes(b"\0\1")
     path.with_suffix(".xml").write_text("<net>")
-    assert "holds the weights of OpenVINO IR" in refusal(path.with_suffix(".bin"))
+    assert "contains the weights of an OpenVINO model" in refusal(path.with_suffix(".bin"))
 
 
 def test_torchscript_is_a_program_by_its_content(tmp_path):
@@ -268,18 +268,18 @@ def test_torchscript_may_say_its_inputs(tmp_path):
     (case,) = find_cases(path.name, ModelOptions(folder=tmp_path)).cases
     assert "inputs" not in case.model.model_parameters
     torchscript(path, source=source.replace("x: Tensor,", "x: List[Tensor],"))
-    assert "input 'x' of `forward` is a List[Tensor], and only tensors" in refusal(path)
+    assert "input 'x' of `forward` is a List[Tensor], but only tensors" in refusal(path)
 
 
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ('torch.save(_0, "f")', "a call of torch.save"),
-        ('torch.add(_0, torch.from_file("f", False, 4))', "a call of torch.from_file"),
-        ('(_0).save("f")', "a call of _0.save"),
-        ('getattr(_0, "save")("f")', "a call of getattr(_0, 'save')"),
-        ("ops.c10d.barrier(_0)", "an operator of another library, ops.c10d"),
-        ("torch.ops.mine.op(_0)", "an operator of another library, mine"),
+        ('torch.save(_0, "f")', "a call to torch.save"),
+        ('torch.add(_0, torch.from_file("f", False, 4))', "a call to torch.from_file"),
+        ('(_0).save("f")', "a call to _0.save"),
+        ('getattr(_0, "save")("f")', "the call getattr(_0, 'save')"),
+        ("ops.c10d.barrier(_0)", "an operator from another library, ops.c10d"),
+        ("torch.ops.mine.op(_0)", "an operator from another library, mine"),
         ("__torch__.torch.classes.mine.Runner(_0)", "an object of the C++ class"),
         ("torch.classes.mine.Runner(_0)", "an object of a C++ class"),
         ("(torch, _0)", "another name of `torch`"),
@@ -338,7 +338,7 @@ def test_keras_files_that_are_not_whole_are_reported(tmp_path):
     whole = path.read_bytes()
     for size in range(4, len(whole), 40):
         path.write_bytes(whole[:size])
-        assert "is not a whole Keras file" in refusal(path)
+        assert "is not a complete Keras file" in refusal(path)
     path.write_bytes(whole.replace(b'"Dense"', b'"Dunse"'))
     assert "is damaged: config.json" in refusal(path)
     keras_archive(path, config="[]")
@@ -360,7 +360,7 @@ def test_hdf5_files_hold_a_model_or_weights(tmp_path):
     assert case.model.model_parameters["program"] == "Keras"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    assert "is not a whole HDF5 file" in refusal(path)
+    assert "is not a complete HDF5 file" in refusal(path)
     config["config"]["layers"] = [{"class_name": "Lambda", "config": {"name": "twice"}}]
     with h5py.File(path, "w") as file:
         file.attrs["model_config"] = json.dumps(config)
@@ -385,7 +385,7 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
         names = [case.model.name for case in result.cases]
         assert names == [f"{n}_FP32_ONNX_BATCH{b}" for n in ("A", "B_1") for b in (1, 2)]
         remarks = " ".join(result.remarks)
-        assert "b_1.onnx is left out: another file is called models/B_1_FP32_ONNX" in remarks
+        assert "b_1.onnx is left out: another file is also called models/B_1_FP32_ONNX" in remarks
         assert "cut.onnx is left out: " in remarks
         assert "pointer.onnx is left out: " in remarks
         assert "is a Git LFS pointer" in remarks

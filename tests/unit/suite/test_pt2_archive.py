@@ -120,7 +120,7 @@ def test_objects_are_code(tmp_path):
 def test_an_entry_that_hides_behind_another_is_refused(tmp_path, name):
     with pytest.warns(UserWarning, match="Duplicate name") if name.islower() else _nothing():
         found = archive(tmp_path, more=[(name, "{}")])
-    with pytest.raises(NotAnArchiveError, match="two entries have one name"):
+    with pytest.raises(NotAnArchiveError, match="two entries have the same name"):
         code_in_export(found)
 
 

@@ -124,7 +124,7 @@ def test_other_content_is_refused_and_what_is_there_stays(made, target, tmp_path
 def test_a_file_of_unknown_origin_stops_the_publication(made, target):
     target.mkdir(parents=True)
     (target / "model.mlir").write_bytes(b"who knows")
-    with pytest.raises(ConflictError, match=r"model\.mlir is already published with other"):
+    with pytest.raises(ConflictError, match=r"model\.mlir is already published with different"):
         publish(made, str(target), OPTIONS)
     assert not is_visible(target)
     assert (target / "model.mlir").read_bytes() == b"who knows"

@@ -167,7 +167,7 @@ def test_options_name_what_is_unknown(tools, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["table", "--only", "bert,bart"])
     with pytest.raises(SystemExit):
         tools.zoo.prepared(parser)
-    assert "bart: not one of bert, resnet" in capsys.readouterr().err
+    assert "unknown architecture 'bart'; choices are bert, resnet" in capsys.readouterr().err
     with pytest.raises(argparse.ArgumentTypeError):
         parser._option_string_actions["--only"].type("")
 

@@ -111,7 +111,7 @@ def test_exported_programs_and_recipes_take_no_step():
     }
     assert refused.pop("pt_inductor:eager") is None
     assert all(refused.values())
-    assert "updates no weights" in refused["onnxruntime:default"]
+    assert "do not update weights" in refused["onnxruntime:default"]
 
 
 def sized(name, limit_gib, root, monkeypatch):
@@ -129,15 +129,16 @@ def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch)
     assert sized(f"{gpt2}1", 24, tmp_path, monkeypatch) is None
     reason = sized(f"{gpt2}16", 24, tmp_path, monkeypatch)
     assert re.fullmatch(
-        r"the float64 truth of its steps would need at least [\d.]+ GiB of memory "
-        r"\(124 M weights, batch 16\), of 24.0 GiB: take a smaller batch, or raise --memory-limit",
+        r"the float64 truth for its training steps would need at least [\d.]+ GiB of memory "
+        r"\(124 M weights, batch 16\), but the limit is 24.0 GiB: use a smaller batch, or raise "
+        r"--memory-limit",
         reason,
     )
     # Existing artifacts are not made again.
     case = training_cases.named(f"{gpt2}16")
     directory_of(workload_of(case)).mkdir(parents=True)
     assert sized(f"{gpt2}16", 24, tmp_path, monkeypatch) is None
-    assert "its steps would need" in sized(f"{gpt2}16", 4, tmp_path, monkeypatch)
+    assert "its training steps would need" in sized(f"{gpt2}16", 4, tmp_path, monkeypatch)
 
 
 def test_tiny_steps_fit_into_a_gib_and_masters_cost_memory():
@@ -224,5 +225,5 @@ def test_outputs_of_a_step_that_training_has_left_behind_are_refused():
     loop = TrainingLoop(Counting(), [(1,), (10,), (100,)], list)
     earlier = loop.dispatch()
     loop.dispatch()
-    with pytest.raises(RuntimeError, match="training went on"):
+    with pytest.raises(RuntimeError, match="training has continued"):
         loop.finish(earlier)

@@ -113,7 +113,7 @@ def test_what_was_made_before_there_was_a_second_input_is_made_again():
     )
     found = workload_store.find(workload_of(BERT), locked={"5" * 64})
     assert found.second is None
-    assert "older than second inputs" in found.without_second
+    assert "predate second inputs" in found.without_second
 
 
 def test_the_manifest_says_who_made_what_of_what():

@@ -101,7 +101,7 @@ def test_a_disturbed_race_has_no_winner():
             block["contended"] = True
     first, second = said(FAST, record("openvino:latency", metrics=busy))
     assert first.startswith(
-        "No winner because other processes used the CPUs; the fastest was onnxruntime:default"
+        "No winner, because other processes used the CPUs; the fastest was onnxruntime:default"
     )
     assert second.startswith("It is not clearly faster than openvino:latency (onnx) (3.0 (2.9")
 
@@ -155,7 +155,7 @@ def test_what_is_agreed_says_so_in_table_and_remarks_next_to_the_ranking():
 
 
 def test_a_result_without_a_rank_is_not_recommended():
-    why = "its own package, judge, computed the truth"
+    why = "the truth was computed by its own package, judge"
     own = record("judge:half", metrics=times(0.1, 0.1, 0.1, not_ranked=why))
     lines = said(own, SLOW)
     assert lines[0].startswith("Use openvino:latency (onnx)")
@@ -193,8 +193,8 @@ def test_what_is_not_installed_is_what_to_try():
         absence={"modules": ["iree.compiler"], "install": "pip install -e '.[iree]'"},
     )
     lines = said(FAST, lacking, absent="not installed: tflite (pip install x)")
-    assert "More backends are not installed: iree (pip install -e '.[iree]')." in lines
-    assert "More backends are not installed: tflite (pip install x)." in lines
+    assert "Other backends are not installed: iree (pip install -e '.[iree]')." in lines
+    assert "Other backends are not installed: tflite (pip install x)." in lines
     assert lines[0].startswith("Use onnxruntime:default")
 
 

@@ -60,7 +60,7 @@ def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
         "not installed: iree, openvino (pip install -e '.[all]'), "
         "tf_xla (pip install -e '.[tf_xla]'), other (pip install c), "
         "jax_xla for jax models (pip install tensorflow), "
-        "c, d for recipes of onnx (pip install d), "
+        "c, d for onnx recipes (pip install d), "
         "late (d in the environment old: /a/python)"
     )
     assert out.count("openvino") == 1

@@ -50,7 +50,7 @@ def environment(tmp_path):
         ),
         (
             ["--backend", "jax_xla:xla+int8wo", "-name", "models/BERT_TINY_FP32_JAX_.*"],
-            "qwix for recipes of jax_xla (pip install -e '.[recipes]')",
+            "qwix for jax_xla recipes (pip install -e '.[recipes]')",
         ),
         (
             ["--backend", "jax_xla", "--env", "x={old}", "-name", "models/BERT_TINY_FP32_JAX_.*"],

@@ -231,7 +231,7 @@ def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_
                 member.mode, member.mtime = _MODE, 0
                 tar.addfile(member, content)
                 if content.read(1):
-                    raise OSError(f"{path} grew while it was packed")
+                    raise OSError(f"{path} grew while it was being packed")
 
 
 def pack_directory(target: Path, directory: Path, *, level: int = COMPRESSION_LEVEL) -> None:

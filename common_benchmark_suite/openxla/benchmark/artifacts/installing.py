@@ -133,7 +133,7 @@ def _without_unpublished(manifest: WorkloadManifest, fetched: FetchedModel) -> W
     first = {name: facts for name, facts in manifest.files.items() if not is_second(name)}
     if len(first) == len(manifest.files):
         return manifest
-    return replace(manifest, files=first, without_second="it was not published")
+    return replace(manifest, files=first, without_second="the second input was not published")
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) 
             for name, sha256 in digests.items():
                 if strict_json.why_no_object_name(name) or sha256 not in contents:
                     raise ArtifactError(
-                        f"{where}: {name} of the checkpoint does not match its manifest; {_REPAIR}"
+                        f"{where}: the checkpoint's {name} does not match its manifest; {_REPAIR}"
                     )
                 link(contents[sha256], directory / name)
             link(manifest, directory / MANIFEST_FILE)
@@ -236,7 +236,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
     if differing:
         key = differing[0]
         raise ArtifactError(
-            f"{where} contains another checkpoint: its {key} is "
+            f"{where} contains a different checkpoint: its {key} is "
             f"{stored.get(key)!r}, but {case.model.name} has {known[key]!r}; {_REPAIR}"
         )
     return digests

@@ -147,7 +147,7 @@ def _check_date(date: str, key: str) -> None:
     except ValueError:
         aware = False
     if not aware:
-        raise ValueError(f"date {date!r} of {key!r} is not a date with time and offset (ISO 8601)")
+        raise ValueError(f"{key!r}: expected an ISO 8601 date with time and offset, got {date!r}")
 
 
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:

@@ -207,7 +207,7 @@ def _claim(store: Store, name: str, document: LocalFile) -> None:
             _write_once(store, name, digested(path), lambda _: None)
         except ConflictError as error:
             raise ConflictError(
-                f"{store.url}: another publication was made or started here; publish under "
+                f"{store.url}: another publication exists here, or was started; publish under "
                 "another version, or finish the other publication"
             ) from error
 
@@ -244,7 +244,7 @@ def _present(store: Store, name: str, file: LocalFile) -> Action:
         store.check(name, file)
     except DamagedError as error:
         raise ConflictError(
-            f"{store.url_of(name)} is already published with other content ({error}); "
+            f"{store.url_of(name)} is already published with different content ({error}); "
             "artifacts are written once, so publish under another version"
         ) from error
     return Action.PRESENT

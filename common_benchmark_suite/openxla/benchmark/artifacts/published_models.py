@@ -235,7 +235,7 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     missing = sum(cache.missing_bytes(sha256, item.size_bytes) for sha256, item in wanted.items())
     if options.max_bytes is not None and missing > options.max_bytes:
         raise NoSpaceError(
-            f"{human_bytes(missing)} to fetch exceed the limit of "
+            f"the download of {human_bytes(missing)} exceeds the limit of "
             f"{human_bytes(options.max_bytes)}; raise it, or select fewer models or types"
         )
     if not missing:
@@ -244,8 +244,8 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     free = shutil.disk_usage(cache.directory).free
     if missing + _SPARE_BYTES > free:
         raise NoSpaceError(
-            f"{human_bytes(missing)} to fetch do not fit into {cache.directory}, where "
-            f"{human_bytes(free)} are free; free some space, or put the artifact root elsewhere"
+            f"the download of {human_bytes(missing)} does not fit into {cache.directory}: only "
+            f"{human_bytes(free)} are free; free some space, or choose another artifact root"
         )
 
 
@@ -351,12 +351,12 @@ def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> Locke
         (reason,) = error.errors.values()
         if isinstance(reason, NotFoundError):
             raise NotFoundError(
-                f"{reason}. manifest.json names the digest of each file; publish the folder that "
-                "`cbs artifacts generate` makes"
+                f"{reason}. manifest.json lists the digest of each file; publish a folder that "
+                "`cbs artifacts generate` created"
             ) from error
         raise reason from error
     if name != model:
-        raise MalformedError(f"the manifest names the model {name}")
+        raise MalformedError(f"the manifest is for the model {name}")
     return lock
 
 

@@ -281,7 +281,7 @@ class LocalStore(Store):
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts):
-            raise StoreError(f"{name!r} is not a valid object name: it leads out of {self.url}")
+            raise StoreError(f"{name!r} is not a valid object name: it points outside {self.url}")
         return self.directory.joinpath(*parts)
 
 
@@ -316,7 +316,7 @@ class Stores:
                 "and lock files; remove them"
             )
         if parts.query or parts.fragment:
-            raise StoreError(f"{url}: the URL of a store cannot have a query or fragment")
+            raise StoreError(f"{url}: a store's URL cannot have a query or fragment")
         # Imported late, so that commands without downloads do not load HTTP libraries.
         if parts.scheme in ("http", "https"):
             from openxla.benchmark.artifacts.remote_stores import HttpReader, HttpsStore

@@ -95,7 +95,7 @@ def why_no_object_name(name: str) -> str:
     if name.startswith("/"):
         return "is an absolute path"
     if ".." in parts:
-        return "leads out of its directory"
+        return "points outside its directory"
     if not all(parts) or any(part.startswith(".") for part in parts):
         return "has a part that is empty or begins with a dot"
     if not name.isprintable() or "\\" in name:

@@ -207,8 +207,8 @@ class _Piece:
                 damaged += 1
                 if damaged == _MOST_DAMAGED:
                     raise DamagedError(
-                        f"{error}; read {damaged} times. It was published incorrectly, or a proxy "
-                        "changes it: report it, or lock another version"
+                        f"{error}; tried {damaged} times. The file was published incorrectly, or a "
+                        "proxy modifies it: report this, or lock another version"
                     ) from error
 
     def _resume(self) -> None:
@@ -285,7 +285,7 @@ def _disk_errors(path: Path, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
         raise NoSpaceError(
             f"{url}: the disk of {path.parent} is full ({error.strerror}) after "
-            f"{human_bytes(there)}; free some space, or put the artifact root elsewhere"
+            f"{human_bytes(there)}; free some space, or choose another artifact root"
         ) from error
 
 

@@ -57,11 +57,11 @@ class RouteDifference:
     """An operator for which two implementations give different results.
 
     Attributes:
-      operator: its name, e.g. `Resize`.
+      operator: the operator's name, e.g. `Resize`.
       node: name of the node, or of its first output.
       routes: the implementations; the first one's result was used.
       error: largest difference relative to the largest magnitude; None if shapes, types or the
-        places of NaN differ.
+        positions of NaN differ.
     """
 
     operator: str
@@ -80,9 +80,9 @@ class TruthCheck:
     """The implementations that computed a truth, and whether they agree.
 
     Attributes:
-      routes: implementations that took part.
-      in_doubt: differences without a majority. If there are any, the truth is a plain run.
-      outvoted: differences where two implementations agree against the third.
+      routes: implementations that were compared.
+      in_doubt: differences without a majority. If there are any, a plain run is used as the truth.
+      outvoted: differences in which two implementations agree, but the third does not.
       unchecked: operators that only one implementation could evaluate.
     """
 
@@ -116,17 +116,17 @@ _text = attrs.field(default=None, validator=validators.optional(validators.insta
 
 @attrs.frozen(kw_only=True)
 class WorkloadCost:
-    """Arithmetic and minimum traffic of one iteration, counted from the model, not measured.
+    """Arithmetic and minimum memory traffic of one iteration: counted in the model, not measured.
 
     Attributes:
       flops: floating-point operations of matrix products and convolutions. A multiply-add counts
         as two, and products with padding count, too: the usual "model FLOPs" (Chowdhery et al.
-        2022, "PaLM", appendix B). Sums, norms and activations are not counted: frameworks write
-        them in different ways, and all implementations of a model must have the same number.
-      bytes: weights read, inputs and outputs, each once, in the model's own type. For a weight
-        that is only indexed (an embedding), only the rows used count. No program moves less,
-        unless weights stay in a cache between iterations.
-      flops_source, bytes_source: how each was counted, or why it could not be.
+        2022, "PaLM", appendix B). Sums, norms and activations are not counted: frameworks
+        implement them differently, but the count must be the same for all implementations.
+      bytes: size of the weights read, inputs and outputs, each counted once in the model's own
+        type. For a weight that is only indexed (an embedding), only the rows used count. No
+        program moves less, unless weights stay in a cache between iterations.
+      flops_source, bytes_source: how each value was counted, or why this was not possible.
     """
 
     flops: int | None = _count
@@ -182,9 +182,9 @@ class TruthSource(Record, frozen=True, kw_only=True):
     """The backend that computed a truth.
 
     Attributes:
-      backend: its name; empty if the model's own definition names the function.
-      distribution: distribution that provides it.
-      built_in: whether this is our own distribution, whose references are preferred.
+      backend: the backend's name; empty if the model's own definition specifies the function.
+      distribution: the Python distribution that provides the function.
+      built_in: whether this is the suite's own distribution, whose references take precedence.
     """
 
     backend: str
@@ -301,7 +301,7 @@ class WorkloadArtifacts:
         """Why a second input is missing, or which outputs it leaves unverified; None if none."""
         if self.second is not None:
             return self.manifest.without_second
-        return self.manifest.without_second or "these artifacts are older than second inputs"
+        return self.manifest.without_second or "these artifacts predate second inputs"
 
     def _listed(self, kind: str) -> list[Path]:
         """Returns the files of a kind that the manifest lists; other files are ignored."""

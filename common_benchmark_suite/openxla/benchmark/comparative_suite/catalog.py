@@ -145,7 +145,7 @@ def _limited() -> Iterator[None]:
 
 
 def _end(*_: Any) -> None:
-    raise re.error(f"matching a name takes over {PATIENCE_S:g} s; nest fewer repetitions")
+    raise re.error(f"matching a name took more than {PATIENCE_S:g} s; nest fewer repetitions")
 
 
 if TYPE_CHECKING:

@@ -345,8 +345,8 @@ def _kind(parameters: Parameters) -> str:
     is_directory = base.is_directory(str(parameters["model_name"]))
     if (kind == DIRECTORY) != is_directory or (is_directory and "source_sha256" not in parameters):
         raise DefinitionError(
-            f"models from a directory, and only these, need checkpoint {DIRECTORY!r} and "
-            "source_sha256"
+            f"checkpoint {DIRECTORY!r} and source_sha256 are required for models from a directory, "
+            "and not allowed for others"
         )
     return str(kind)
 

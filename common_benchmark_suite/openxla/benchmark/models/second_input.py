@@ -52,7 +52,7 @@ def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
     else:
         second = [np.asarray(value) for value in own(*inputs)]
         if _forms(second) != _forms(inputs):
-            raise NoSecondInputError("`second_inputs` returns other shapes or types than the first")
+            raise NoSecondInputError("`second_inputs` must not change shapes or types")
     if all(map(_same, inputs, second)):
         raise NoSecondInputError("the second input would equal the first: all values are 0")
     return second
@@ -71,7 +71,7 @@ def further_inputs(inputs: Sequence[Array], attempt: int) -> list[Array]:
     random = np.random.Generator(np.random.Philox([_SEED, attempt]))
     changed = [FURTHER_RULES[attempt](value, random) for value in inputs]
     if all(map(_same, inputs, changed)):
-        raise NoSecondInputError("the further input would equal the first")
+        raise NoSecondInputError("the additional input would equal the first")
     return changed
 
 

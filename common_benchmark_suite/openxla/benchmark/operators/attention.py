@@ -44,7 +44,7 @@ def _tensorflow(query: Any, key: Any, value: Any) -> Any:
 
 OPERATOR = Operator(
     name="attention",
-    description="of [1, k/64, m, 64] with itself",
+    description="self-attention on [1, k/64, m, 64]",
     uses=("m", "k"),
     arguments=lambda m, k, n: [_heads(m, k)] * 3,
     results=lambda m, k, n: [_heads(m, k)],

@@ -42,7 +42,7 @@ class Argument:
 
 def unwritten(*_: Any) -> NoReturn:
     """Marks a framework in which an operator is not implemented."""
-    raise NotImplementedError("the operator has no function in this framework")
+    raise NotImplementedError("the operator has no function for this framework")
 
 
 def _function(given: Callable[..., Any] | None) -> Callable[..., Any]:

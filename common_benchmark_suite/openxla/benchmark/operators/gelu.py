@@ -27,7 +27,7 @@ def _tensorflow(x: Any) -> Any:
 
 OPERATOR = Operator(
     name="gelu",
-    description="of each number in [m, k]",
+    description="elementwise on [m, k]",
     uses=("m", "k"),
     arguments=lambda m, k, n: [Argument(shape=(m, k))],
     results=lambda m, k, n: [Argument(shape=(m, k))],

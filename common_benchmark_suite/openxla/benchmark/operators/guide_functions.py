@@ -29,12 +29,12 @@ from openxla.benchmark.text import one_line
 
 FILE = "benchmarks/microbenchmarks/utils.py"
 RECIPE_HINT = (
-    f"to add a recipe, write a branch in string_to_config() of {FILE} in the checkout, or run "
+    f"to add a recipe, add a branch to string_to_config() in the checkout's {FILE}, or run "
     "cbs new-recipe"
 )
 MODEL_HINT = (
-    f"to add a model type, define it in {FILE} of the checkout, with a branch in "
-    "create_model_and_input_data() (that file takes the place of "
+    f"to add a model type, define it in the checkout's {FILE}, with a branch in "
+    "create_model_and_input_data() (that file replaces "
     "torchao/testing/model_architectures.py), or run cbs new-operator"
 )
 IMPLEMENTATION = "GUIDE_FUNCTION_PT"
@@ -131,7 +131,7 @@ def module() -> ModuleType:
     """
     path = file()
     if path is None:
-        raise DefinitionError(f"there is no {FILE}: the suite does not run from a checkout")
+        raise DefinitionError(f"{FILE} not found: the suite is not running from a checkout")
     return import_file("cbs_guide_functions", path)
 
 

@@ -101,7 +101,7 @@ def _input(m: int, k: int) -> Argument:
 
 OPERATOR = Layer(
     name="transformer_block",
-    description="attention of 8 heads and an MLP on [m, 16, k]",
+    description="8-head attention and an MLP on [m, 16, k]",
     uses=("m", "k"),
     arguments=lambda m, k, n: [_input(m, k)],
     results=lambda m, k, n: [Argument(shape=(m, LENGTH, k))],

@@ -45,7 +45,7 @@ from openxla.benchmark.user_models.python_files import own_modules
 
 _INPUTS = "inputs"
 _TEXT = '''\
-"""Cases that `cbs run MODEL --save-as` wrote; `cbs run --suite-dir` with this folder runs them."""
+"""Cases saved by `cbs run MODEL --save-as`; run them with `cbs run --suite-dir FOLDER`."""
 
 from pathlib import Path
 
@@ -163,7 +163,7 @@ def definitions(
     result = Definitions(
         file=folder / f"{name}_definitions.py",
         content=_TEXT.format(text=path, fields="\n".join(lines)),
-        remark=f"{outside} is outside the project of {folder.name}, so its absolute path was "
+        remark=f"{outside} is outside {folder.name}'s project, so its absolute path was "
         "saved, which works only on this machine"
         if outside
         else None,
@@ -394,7 +394,7 @@ def _of_each(
         try:
             one = find(str(file), wanted)
             if same := [case.name for case in one.cases if case.name in cases]:
-                raise UserModelError(f"another file is called {same[0]}, too; pass it by itself")
+                raise UserModelError(f"another file is also called {same[0]}; pass it by itself")
         except UserModelError as error:
             remarks.append(f"{file.name} is left out: {error}")
             continue
@@ -416,7 +416,7 @@ def _in_framework(text: str, every: ModelCases, wanted: ModelOptions) -> ModelCa
     if not chosen:
         there = ", ".join(sorted({_framework(case).value for case in every.cases}))
         why = "".join(f": {remark}" for remark in every.remarks)
-        raise UserModelError(f"{text} runs in {there}, not in {framework.value}{why}")
+        raise UserModelError(f"{text} runs only in {there}, not in {framework.value}{why}")
     return attrs.evolve(every, cases=chosen)
 
 
@@ -426,13 +426,13 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
 
 def _given_inputs(wanted: ModelOptions) -> array_files.UserInputs | None:
     if wanted.text is not None and wanted.image is not None:
-        raise UserModelError("--text and --image exclude each other")
+        raise UserModelError("--text and --image cannot be combined")
     if wanted.inputs_dir is None:
         return None
     if named := _real_input(wanted):
-        raise UserModelError(f"{named} and --inputs exclude each other")
+        raise UserModelError(f"{named} and --inputs cannot be combined")
     if wanted.inputs:
-        raise UserModelError("--input and --inputs exclude each other")
+        raise UserModelError("--input and --inputs cannot be combined")
     try:
         return array_files.read_user_inputs(wanted.folder / wanted.inputs_dir)
     except array_files.UserInputError as error:

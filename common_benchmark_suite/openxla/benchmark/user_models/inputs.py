@@ -106,7 +106,7 @@ class UserModel(InferenceModel):
     def generate_inputs(self, input_data: str) -> Any:
         """Returns the raw input; there is only one, so its name does not matter."""
         if input_data in (testdata.INPUT_DATA_SHORT.name, testdata.INPUT_DATA_LONG.name):
-            raise DefinitionError(f"your own models have no input data {input_data}")
+            raise DefinitionError(f"your own models do not support input data {input_data}")
         return self.generate_default_inputs()
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
@@ -142,7 +142,7 @@ class UserModel(InferenceModel):
                 f"the model cannot run on {forms}: {error_line(error, self.file)}"
             ) from error
         if any(old.tobytes() != new.tobytes() for old, new in zip(copies, inputs, strict=True)):
-            raise UserModelError("the model changes its inputs; let it work on copies")
+            raise UserModelError("the model changes its inputs; make it work on copies")
         if not first:
             raise UserModelError("the model returns no array")
         if any(map(_differ, first, second)):

@@ -146,7 +146,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
         raise UserModelError(refusal)
     if text.startswith("models/"):
         raise UserModelError(
-            f"{text!r} is not a file or directory; select cases of the suite with -name"
+            f"{text!r} is not a file or directory; select the suite's cases with -name"
         )
     if path.exists():
         raise UserModelError(f"{text} is not a model; expected {_FORMS}")

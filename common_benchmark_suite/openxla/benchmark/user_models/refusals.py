@@ -13,8 +13,8 @@ NOTEBOOK = ".ipynb"
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle", ".ptl", ".jit", ".joblib", ".t7")
 _EXPORT = "torch.export.save (.pt2) or torch.jit.save"
 _SOURCE = "pass the file that it was converted from"
-_MODULE_FILE = "pass the file that makes the module, PATH.py:CALLABLE"
-_MODULE = "pass the file that makes the model, PATH.py:CALLABLE"
+_MODULE_FILE = "pass the file that creates the module, PATH.py:CALLABLE"
+_MODULE = "pass the file that creates the model, PATH.py:CALLABLE"
 _CORE_ML = "a Core ML model, which runs only on Apple's systems"
 _TENSORRT = "a TensorRT engine, which runs on one kind of GPU with one version of TensorRT"
 _GGUF = (
@@ -31,7 +31,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "file",
         ".vmfb": "is compiled by IREE for one device; pass the .mlir or .onnx file that it was "
         "compiled from",
-        ".xml": "is a model of OpenVINO, which has no float64 run; pass the .onnx file or the "
+        ".xml": "is an OpenVINO model, which has no float64 run; pass the .onnx file or the "
         "model that it was converted from, with --backend openvino",
         ".engine": f"is {_TENSORRT}; pass the .onnx file that it was built from",
         ".plan": f"is {_TENSORRT}; pass the .onnx file that it was built from",
@@ -103,7 +103,7 @@ def refusal_of(text: str, path: Path) -> str | None:
             f"{shlex.quote(text)}`, keep the cells that define the model, and pass {script}"
         )
     if path.name == "saved_model.pb":
-        return f"{text} is a part of a SavedModel; pass its directory"
+        return f"{text} is part of a SavedModel; pass its directory"
     if path.with_name(f"{path.name}.index").is_file():
         return f"{text} {SENTENCES['.index']}"
     if suffix in SENTENCES:
@@ -119,10 +119,10 @@ def _about_pickle(path: Path) -> str:
     if not path.is_file():
         return usual
     if path.with_suffix(".xml").is_file():
-        return f"holds the weights of OpenVINO IR; {_SOURCE}"
+        return f"contains the weights of an OpenVINO model; {_SOURCE}"
     classes = torch_archives.pickled_objects(path)
     if classes is None:
-        return f"is not a file of torch.save; {_MODULE_FILE}, or export it with {_EXPORT}"
+        return f"was not written by torch.save; {_MODULE_FILE}, or export it with {_EXPORT}"
     if classes and classes[0].partition(".")[0] in _OTHER_LIBRARIES:
         return f"is a pickle of {classes[0]}, which runs code when loaded; convert it to ONNX"
     if classes:
@@ -130,4 +130,4 @@ def _about_pickle(path: Path) -> str:
             f"is a pickle of {classes[0]}, which runs code when loaded; {_MODULE_FILE}, or export "
             f"the model with {_EXPORT}"
         )
-    return f"is a pickle of weights alone; {_MODULE_FILE}, which loads them"
+    return f"is a pickle that contains only weights; {_MODULE_FILE}, which loads them"

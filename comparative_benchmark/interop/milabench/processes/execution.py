@@ -267,7 +267,7 @@ class SupervisedCommand:
             ended.observed.oddities["invalid events"] += garbage
         ended.last_words = _last_words(self._tail)
         if not self._status:
-            ended.reason = ended.reason or "its supervisor process was killed"
+            ended.reason = ended.reason or "the supervisor process was killed"
             return
         status: dict[str, Any] = json.loads(self._status)
         ended.code = status["code"]
@@ -416,7 +416,7 @@ class _Watch:
                 if now >= self._until:
                     self._until = now + 3600.0
                     for run in self._runs:
-                        reason = f"it took longer than {self._limits.duration_s:g} s"
+                        reason = f"took longer than {self._limits.duration_s:g} s"
                         run.end(reason, timed_out=True)
                 self._finish(now)
 
@@ -463,7 +463,7 @@ class _Watch:
                         run.end(None)
                 if full:
                     mib = limits.disk_reserve_bytes >> 20
-                    run.end(f"less than {mib} MiB of disk space was left in {limits.disk}")
+                    run.end(f"free disk space in {limits.disk} fell below {mib} MiB")
 
     def _finish(self, now: float) -> None:
         """Finishes commands whose supervisor has ended, once their pipes close or after a delay."""

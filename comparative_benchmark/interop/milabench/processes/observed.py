@@ -239,13 +239,13 @@ class Observed:
         units = event.get("units")
         units = units if isinstance(units, str) and 0 < len(units) < 40 else "items/s"
         if self.units.setdefault(task, units) != units:
-            self.oddities["rates in other units than the first"] += 1
+            self.oddities["rates with different units from the first"] += 1
             return
         rates = self.rates.setdefault(task, [])
         if len(rates) < _MOST:
             rates.append(value)
         else:
-            self.oddities[f"rates after the first {_MOST}"] += 1
+            self.oddities[f"rates ignored after the first {_MOST}"] += 1
 
     def _loss(self, loss: Any) -> None:
         value = _number(loss)

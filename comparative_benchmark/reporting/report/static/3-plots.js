@@ -111,7 +111,7 @@ function samplePlot(width, items, unit) {
     {
       x: { domain: [0, groups.length] }, xTicks: false,
       y: { domain: padded([...everything, ...bands], log), log },
-      xLabel: "processes, each in the order of its samples", yLabel: `${unit}, ms${log ? " (log)" : ""}`,
+      xLabel: "processes, with samples in order", yLabel: `${unit}, ms${log ? " (log)" : ""}`,
       label: `Samples of ${groups.length} processes from ${digits(Math.min(...everything))} to ${digits(Math.max(...everything))} ms`,
     },
     (image, fx, fy, box) => {

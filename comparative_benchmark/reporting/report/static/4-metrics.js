@@ -23,7 +23,7 @@ const METRICS = new Map([
   ["throughput", { name: "throughput", isRate: true, show: (number) => `${digits(number)}/s`, of: (item) => (item.ms && item.workload.batch_size ? (1000 * item.workload.batch_size) / item.ms[0] : null) }],
   ["cold", { name: "cold compile time", show: duration, of: (item) => middle(item, "cold") }],
   ["warm", { name: "warm compile time", show: duration, of: (item) => middle(item, "warm") }],
-  ["pays", { name: "runs until compiling pays", show: (number) => `${count_(number)} runs`, of: runsToPay }],
+  ["pays", { name: "runs until compilation pays off", show: (number) => `${count_(number)} runs`, of: runsToPay }],
   ["memory", { name: "peak host memory", show: bytes, of: (item) => megabytes(item, "host_mb") }],
   ["device_memory", { name: "peak device memory", show: bytes, of: (item) => megabytes(item, "device_mb") }],
   ["error", { name: "relative error", show: (number) => (number ? number.toExponential(1) : "0"), of: (item) => value(item.index, "error") }],
@@ -53,13 +53,13 @@ for (const select of SWITCHES) select.addEventListener("change", () => setState(
 /** A table of each device and machine: the metric of each competitor, against the baseline's. */
 function metricStandings(metric, cases) {
   const good = cases.filter((item) => numberOf(metric, item) !== null);
-  if (!good.length) return [h("p", { class: "quiet" }, `No result has a ${metric.name}.`)];
+  if (!good.length) return [h("p", { class: "quiet" }, `No result has a value for ${metric.name}.`)];
   const groups = Map.groupBy(good, ({ workload: w }) => `${w.device}, ${w.machine}`);
   return [...groups].map(([name, group]) => h("div", { class: "contest" },
     h("h3", {}, name),
-    h("p", { class: "quiet" }, `${metric.name}; ${metric.isRate ? "more" : "less"} is better. Ratios are geometric means over the workloads that a competitor shares with ${DATA.baseline}. They have no intervals, and no verdicts.`),
+    h("p", { class: "quiet" }, `${metric.name}; ${metric.isRate ? "higher" : "lower"} is better. Ratios are geometric means over the workloads that a competitor shares with ${DATA.baseline}. They have no intervals and no verdicts.`),
     h("table", { class: "standings" },
-      h("thead", {}, h("tr", {}, ["competitor", "median", "lowest", "highest", `times ${DATA.baseline}`, "cases"].map((head) => h("th", { scope: "col" }, head)))),
+      h("thead", {}, h("tr", {}, ["competitor", "median", "lowest", "highest", `ratio to ${DATA.baseline}`, "cases"].map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, metricRows(metric, group)))));
 }
 

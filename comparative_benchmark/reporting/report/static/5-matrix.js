@@ -130,7 +130,7 @@ function showMatrix(state, cases) {
   shownMetric = metricOf(state);
   document.getElementById("scale").hidden = Boolean(shownMetric);
   document.getElementById("scale-of-metric").hidden = !shownMetric;
-  document.getElementById("scale-of-metric").textContent = shownMetric ? `${shownMetric.name}, and its multiple of ${DATA.baseline}'s; ${shownMetric.isRate ? "more" : "less"} is better. Without verdicts, cells have no colour.` : "";
+  document.getElementById("scale-of-metric").textContent = shownMetric ? `${shownMetric.name}, and its ratio to ${DATA.baseline}; ${shownMetric.isRate ? "higher" : "lower"} is better. Cells have no colour because there are no verdicts.` : "";
   const wanted = new Set(cases.map((item) => item.row));
   const names = new Set(cases.map((item) => item.runnerName));
   const byRow = new Map();

@@ -28,7 +28,7 @@ function verdictPart(item) {
   }
   if (item.units) return ratePart(item);
   const agreed = item.status === "agreed"
-    ? h("p", { class: "quiet" }, "Agreed: compared with a plain run in the program's own type, which proves less than a float64 run.")
+    ? h("p", { class: "quiet" }, "Agreed with a plain run in the same data type, which proves less than a float64 run.")
     : null;
   if (isBaseline(item)) return part("Verdict", agreed, h("p", { class: "verdict" }, "This is the baseline for speed-ups."));
   if (!item.speedup) return part("Verdict", agreed, h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
@@ -58,11 +58,11 @@ function samplesPart(item, width) {
   const [low, high] = value(item.index, "range");
   const [count, dots] = [value(item.index, "samples"), value(item.index, "shown")];
   const thinned = dots < count
-    ? `${dots} of ${count.toLocaleString("en-US")} samples are drawn, chosen at random with a fixed seed, including the fastest and slowest of each process; the numbers use all samples. `
+    ? `The plot shows ${dots} of ${count.toLocaleString("en-US")} samples, chosen at random with a fixed seed, including the fastest and slowest of each process. The numbers use all samples. `
     : `All ${count} samples. `;
   return part("Samples",
     figure(samplePlot(width, items, unit), [
-      thinned, "Lines are the estimates, bands their 95 % intervals. ",
+      thinned, "Lines are estimates; bands are their 95 % intervals. ",
       items.length > 1 ? [h("span", { class: "key own" }), ` ${item.runnerName} `, h("span", { class: "key other" }), ` ${base.runnerName}`] : null,
     ]),
     facts([
@@ -85,9 +85,9 @@ function compilePart(item) {
   const longest = Math.max(1e-9, ...(phases || []).filter((ms) => typeof ms === "number"));
   return part("Compile time and phases",
     facts([
-      ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none: it does not compile" : "not measured")],
+      ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none: nothing is compiled" : "not measured")],
       ["warm, same caches", manyTimes(value(item.index, "warm")) || (eager ? null : "not measured")],
-      ["pays for itself", pays && `after ${count_(pays)} run${pays === 1 ? "" : "s"}, compared with ${DATA.baseline}`],
+      ["compilation pays off", pays && `after ${count_(pays)} run${pays === 1 ? "" : "s"}, compared with ${DATA.baseline}`],
     ]),
     phases ? h("table", { class: "phases" }, h("caption", {}, "Phases of the first process"),
       h("tbody", {}, phases.map((ms, position) => (ms === null ? null : h("tr", {}, h("th", { scope: "row" }, words(DATA.phases[position])),
@@ -118,8 +118,8 @@ function errorPart(item, width) {
   return part("Error against the float64 truth",
     marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "Errors left of the line pass.") : null,
     facts([
-      ["relative RMSE", shown(own)], ["of the reference", shown(reference)],
-      ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % of it used` : ""}`],
+      ["relative RMSE", shown(own)], ["relative RMSE of the reference", shown(reference)],
+      ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % used` : ""}`],
       ["largest absolute error", shown(value(item.index, "max_error"))],
       ["compared", value(item.index, "judged") && "integers only, which do not test precision"],
       ["SQNR", value(item.index, "sqnr") === null ? null : `${digits(value(item.index, "sqnr"))} dB`],
@@ -137,7 +137,7 @@ function rooflinePart(item, width) {
   return part("Roofline",
     peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} threads`}${ceilings.contended ? ", while other processes used the machine" : ""}.`) : null,
     facts([
-      ["an iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
+      ["per iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
       ["reached", `${digits(cost[0] / item.ms[0] / 1e6)} GFLOP/s, ${digits(cost[1] / item.ms[0] / 1e6)} GB/s`],
       ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "unknown: run `cbs doctor --ceilings` once to measure the machine") : `${digits(100 * share, 2)} %`],
     ]));
@@ -147,7 +147,7 @@ function trendPart(item, width) {
   const points = DATA.trends[item.id];
   if (!points) return null;
   const changes = points.map((point, position) => (position && point[4] !== points[position - 1][4] ? [when(DATA.times[point[0]]), versionChange(points[position - 1][4], point[4])] : null)).filter((change) => change && change[1]);
-  return part("Trend", figure(trendPlot(width, points, item.quantity), `${points.length} runs${points.length === DATA.trend_points ? ", the latest" : ""}; bars are 95 % intervals, dashed lines changed versions.`),
+  return part("Trend", figure(trendPlot(width, points, item.quantity), `${points.length === DATA.trend_points ? "The latest " : ""}${points.length} runs. Bars are 95 % intervals; dashed lines mark changed versions.`),
     changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
@@ -161,7 +161,7 @@ function explainedPart(item) {
   const roof = (share) => (share === null ? "" : `${digits(100 * share, 2)} %`);
   const cell = (content, hint) => h("td", { class: "number", title: hint || null }, content);
   return part(`Why slower than ${competitors[1]}`,
-    h("p", {}, `${ms(lost)} ms per iteration, by kind of operator; profiles cover ${covers.map((cover) => (cover === null ? "no times" : `${digits(100 * cover, 2)} %`)).join(" and ")} of the latencies.`),
+    h("p", {}, `${ms(lost)} ms per iteration, by kind of operator; profiles cover ${covers.map((cover) => (cover === null ? "an unknown share" : `${digits(100 * cover, 2)} %`)).join(" and ")} of the latencies.`),
     h("div", { class: "scroller" }, h("table", { class: "explained" },
       h("thead", {}, h("tr", {}, ["kind", "lost ms", competitors[0], "of roof", competitors[1], "of roof"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, rows.map(([kind, more, slow, slowRoof, slowest, fast, fastRoof, fastest]) => h("tr", {},
@@ -177,7 +177,7 @@ function profilePart(item) {
   return part("Profile",
     error ? h("p", { class: "reason" }, `No profile: ${error}`) : null,
     facts(files.map(([name, link]) => [name, link ? h("a", { href: link, class: "profile" }, "open") : "not found next to this page"])),
-    folder ? h("p", { class: "quiet" }, `In ${folder}; traces open at https://ui.perfetto.dev.`) : null);
+    folder ? h("p", { class: "quiet" }, `In ${folder}; open traces at https://ui.perfetto.dev.`) : null);
 }
 
 function changePart(item) {
@@ -203,7 +203,7 @@ function ranPart(item) {
       ["packages", Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`).join(", ")],
       ["run", `${when(run.time)}, ${run.id}`], ["harness", run.revision],
     ]),
-    h("p", {}, "To repeat it:"), h("pre", { class: "command" }, again),
+    h("p", {}, "To repeat:"), h("pre", { class: "command" }, again),
     Object.keys(run.host).length ? h("details", {}, h("summary", {}, "Machine"), facts(Object.entries(run.host).map(([name, content]) => [words(name), content]))) : null);
 }
 

@@ -156,7 +156,7 @@ function bitsTable(rows_, isMean) {
   const cells = (row) => (row.speedup
     ? [`${times(row.speedup)} ${limits(row.speedup, row.replicates)}, ${row.verdict}`, ...row.facts]
     : [h("span", { class: "quiet why" }, shortened(row.why || "", 200)), ...row.facts]);
-  const heads = ["recipe", "stack", "speed-up over it", "signal", ...(isMean ? ["of"] : ["bytes left", "changed"])];
+  const heads = ["recipe", "stack", "speed-up over the stack", "signal", ...(isMean ? ["basis"] : ["bytes left", "changed"])];
   return h("div", { class: "scroller" }, h("table", { class: "trades" },
     h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, rows_.map((row) => h("tr", {},
@@ -171,11 +171,11 @@ function bitsPlot(width, panel, rows_, off) {
     return { name: stack, style: STACKS.indexOf(stack), points: points.map((row) => ({ ...row, y: row.speedup, text: row.recipe })),
       line: points.filter((row) => row.front).map((row) => [row.x, row.speedup[0]]) };
   });
-  if (!drawn.length) return h("p", { class: "quiet" }, "No recipe has both a speed and a signal here.");
+  if (!drawn.length) return h("p", { class: "quiet" }, "No recipe has both a speed-up and a signal-to-noise ratio.");
   const signals = drawn.map((row) => row.x);
   // The names of marks stand to their right.
   const domain = padded([...signals, Math.max(...signals) + 0.15 * Math.max(10, Math.max(...signals) - Math.min(...signals))], false, 0.1);
-  return h("figure", { class: "panel" }, seriesPlot(width, 340, { x: { domain }, xLabel: "signal to noise, dB", yLabel: "speed-up over its stack (log)", label: `${panel.title}: speed-up by signal of ${drawn.length} recipes`, reference: 1 }, series));
+  return h("figure", { class: "panel" }, seriesPlot(width, 340, { x: { domain }, xLabel: "signal-to-noise ratio, dB", yLabel: "speed-up over its stack (log)", label: `${panel.title}: speed-up by signal for ${drawn.length} recipes`, reference: 1 }, series));
 }
 
 function showBits(state, cases) {

@@ -364,9 +364,9 @@ def _calibration(model: Any, count: int) -> Callable[[], Iterator[Mapping[str, A
     offered = getattr(model, "calibration_inputs", None)
     if offered is None:
         raise NotConvertibleError(
-            f"int8 needs calibration inputs, and {type(model).__name__} has none; add a method "
-            "`calibration_inputs(count)` that yields tuples of arrays, as `forward` takes them, "
-            "or use the compiler dynamic-range, which needs none"
+            f"int8 needs calibration inputs, but {type(model).__name__} has none; add a method "
+            "`calibration_inputs(count)` that yields tuples of arrays for `forward`, or use the "
+            "compiler dynamic-range, which needs none"
         )
     sets = [tuple(arrays) for arrays in itertools.islice(offered(count), count)]
     if not sets:

@@ -366,7 +366,7 @@ def read_pipeline(directory: Path, *, allow_code: bool = False) -> Pipeline | No
         stages.append(stage)
         files += read_files
     if stages and "Pooling" not in kinds:
-        raise UserModelError(f"{path} has no Pooling, so it makes no sentence embedding")
+        raise UserModelError(f"{path} has no Pooling, so it does not produce a sentence embedding")
     return Pipeline(transformer=folders[0], stages=stages, files=files)
 
 
@@ -444,7 +444,7 @@ def _modes(file: Path, config: Mapping[str, Any]) -> tuple[str, ...]:
             MODES[key] for key, is_on in {**usual, **config}.items() if key in MODES and is_on
         }
     if not chosen:
-        raise UserModelError(f"{file} has no mode of pooling; choices are {', '.join(MODES)}")
+        raise UserModelError(f"{file} has no pooling mode; choices are {', '.join(MODES)}")
     return tuple(name for name in MODES.values() if name in chosen)
 
 

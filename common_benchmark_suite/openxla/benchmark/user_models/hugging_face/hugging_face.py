@@ -141,12 +141,12 @@ def cases_of(
     model = _read(directory, wanted)
     if wanted.seq_lens and not named and _takes_pictures_alone(model.config):
         raise UserModelError(
-            f"--seq-len: {directory.name} takes pictures, which have no sequence length"
+            f"--seq-len: {directory.name} takes images, which have no sequence length"
         )
     wanted_class = _class(model, wanted.task)
     why_not = model.why_not_covered(wanted_class)
     if why_not is None and named:
-        why_not = "--input names arguments of its PyTorch module"
+        why_not = "--input names its PyTorch module's arguments"
     makes = _Of(model, wanted.task, wanted_class, hub_name=hub_name)
     own_type = _TYPES.get(str(model.config.get("dtype", model.config.get("torch_dtype"))), "fp32")
     cases = []
@@ -232,7 +232,7 @@ def _read(directory: Path, wanted: ModelOptions) -> _Directory:
     if adapter is not None:
         if any((home / name).is_file() for name in (*_SAFE, *_PICKLES)):
             raise UserModelError(
-                f"{home} holds a model and an adapter; move {companion_formats.ADAPTER_FILE} "
+                f"{home} contains a model and an adapter; move {companion_formats.ADAPTER_FILE} "
                 "and its weights to another directory"
             )
         home = adapter.base(None if wanted.base is None else wanted.folder / wanted.base)
@@ -270,7 +270,7 @@ def _remarks(model: _Directory, wanted: ModelOptions, why_not: str | None) -> li
     name = model.directory.name
     remarks = []
     if model.left_out is not None:
-        remarks.append(f"{name} runs without its pipeline ({model.left_out}), as --task is given")
+        remarks.append(f"{name} runs without its pipeline ({model.left_out}): --task is given")
     if why_not is None:
         return remarks + _on_tensors(model.home, model.config)
     remarks.append(f"{name} runs only in PyTorch: {why_not}")
@@ -514,7 +514,7 @@ def _class(model: _Directory, task: str | None) -> str | None:
             return of_adapter
         if own is None:
             raise UserModelError(
-                f"{model.home}: config.json names no class in 'architectures'; pass --task with "
+                f"{model.home}: config.json lists no class in 'architectures'; pass --task with "
                 f"one of {', '.join(TASKS)}"
             )
         return own

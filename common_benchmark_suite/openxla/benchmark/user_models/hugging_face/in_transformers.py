@@ -97,7 +97,7 @@ class TransformersModel(TorchModel):
         kind = type(self.module).__name__
         if len(inputs) != len(self.names):
             raise UserModelError(
-                f"{kind} takes {', '.join(self.names)}, but the inputs are {len(inputs)} arrays"
+                f"{kind} takes {', '.join(self.names)}, but got {len(inputs)} arrays"
             )
         try:
             super().try_out(*inputs)
@@ -134,7 +134,7 @@ class TransformersModel(TorchModel):
         kind = type(self.module).__name__
         raise UserModelError(
             usual_inputs.missing_inputs(kind, ["pixel_values"])
-            + "; for the text alone, describe input_ids and attention_mask"
+            + "; to run only the text part, describe input_ids and attention_mask"
         )
 
 
@@ -244,7 +244,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     if "base" in parameters:
         adapter = companion_formats.read_adapter(home)
         if adapter is None:
-            raise UserModelError(f"{home} has no {companion_formats.ADAPTER_FILE} any more")
+            raise UserModelError(f"{home} no longer contains {companion_formats.ADAPTER_FILE}")
         additions, home = adapter.merged(), Path(str(parameters["base"]))
     config = _config(home)
     name = str(parameters["model_class"])
@@ -307,7 +307,7 @@ def _class(directory: Path, name: str, config: Any, *, of_sentences: bool) -> An
         name = encoder if hasattr(transformers, encoder) else name
         if config.is_encoder_decoder and name != encoder:
             raise UserModelError(
-                f"{directory.name} has an encoder and a decoder, which make no sentence embedding"
+                f"{directory.name} has an encoder and a decoder, so it has no sentence embedding"
             )
     if (kind := getattr(transformers, name, None)) is not None:
         return kind
@@ -447,7 +447,7 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
         except AttributeError as error:
             raise UserModelError(
                 f"{mismatch}: {kind} has no layer {name}; check --base, and --task if the class "
-                "is another one"
+                "is wrong"
             ) from error
         added = torch.from_numpy(delta.copy())
         if type(layer).__name__ == "Conv1D":  # GPT-2's has [inputs, outputs]

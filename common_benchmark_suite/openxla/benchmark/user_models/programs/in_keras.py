@@ -57,8 +57,8 @@ class KerasProgram(TensorFlowProgram):
             inputs = None
         if not inputs:
             raise UserModelError(
-                f"{where} names no inputs; save a functional or sequential model, or call it "
-                "before it is saved"
+                f"{where} does not define its inputs; save a functional or sequential model, or "
+                "call the model before saving it"
             )
         arguments = []
         for place, tensor in enumerate(inputs):
@@ -83,7 +83,7 @@ class KerasProgram(TensorFlowProgram):
         wide = keras.saving.deserialize_keras_object(config, safe_mode=not self._allows_code)
         ours, theirs = self.layer.variables, wide.variables
         if [v.shape for v in ours] != [v.shape for v in theirs]:
-            raise NotWidenedError("made again, it has other variables")
+            raise NotWidenedError("the rebuilt model has different variables")
         for target, source in zip(theirs, ours, strict=True):
             if tf.as_dtype(target.dtype) in _NARROW:
                 raise NotWidenedError(f"the variable {target.path} stays in {_type_of(target)}")

@@ -428,7 +428,7 @@ def _aval(kind: Any) -> Any:
         letters = {"f": "float", "i": "int", "ui": "uint", "si": "int"}
         stem = name.rstrip("0123456789")
         if stem not in letters:
-            raise ValueError(f"{kind} has a type that NumPy lacks")
+            raise ValueError(f"{kind} has a type that NumPy does not support")
         dtype = np.dtype(f"{letters[stem]}{name[len(stem) :]}")
     return jax.core.ShapedArray(tuple(kind.shape), dtype)
 

@@ -83,11 +83,11 @@ def _from_zip(path: Path) -> str | bytes:
             if archive.getinfo(_CONFIG).file_size > _MOST_BYTES:
                 raise UserModelError(f"{path}: {_CONFIG} is larger than {_MOST_BYTES} bytes")
             if (broken := archive.testzip()) is not None:
-                raise UserModelError(f"{path} is damaged: {broken} is not as it was saved")
+                raise UserModelError(f"{path} is damaged: {broken} has changed since it was saved")
             return archive.read(_CONFIG)
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UserModelError(
-            f"{path} is not a whole Keras file ({error}); save or download it again"
+            f"{path} is not a complete Keras file ({error}); save or download it again"
         ) from error
 
 
@@ -100,12 +100,12 @@ def _from_hdf5(path: Path) -> str | bytes:
             is_of_keras = "layer_names" in file.attrs or {"layers", "vars"} <= set(file)
     except OSError as error:
         raise UserModelError(
-            f"{path} is not a whole HDF5 file ({error}); save or download it again"
+            f"{path} is not a complete HDF5 file ({error}); save or download it again"
         ) from error
     if config is None:
         holds = "only weights" if is_of_keras else "no Keras model"
         raise UserModelError(
-            f"{path} holds {holds}: it has no model_config; pass the file that makes the model, "
+            f"{path} holds {holds}: it has no model_config; pass the file that creates the model, "
             "PATH.py:CALLABLE, or save the whole model with model.save"
         )
     return bytes(config) if isinstance(config, bytes) else str(config)

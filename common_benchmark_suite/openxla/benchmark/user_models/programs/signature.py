@@ -98,7 +98,7 @@ class Signature:
     def check(self, given: Sequence[InputSpec]) -> None:
         """Raises UserModelError if inputs do not match; named sizes match any number."""
         if len(given) != len(self.arguments):
-            raise UserModelError(f"{self}; pass --input once for each, got {len(given)}")
+            raise UserModelError(f"{self}; pass --input once for each of them, got {len(given)}")
         sizes: dict[str, int] = {}
         for spec, argument in zip(given, self.arguments, strict=True):
             if spec.element_type != argument.element_type:

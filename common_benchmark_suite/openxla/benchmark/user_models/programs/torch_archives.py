@@ -129,7 +129,7 @@ def read_torchscript(path: Path) -> TorchScriptFile:
             names = archive.namelist()
             if len({name.casefold() for name in names}) < len(names):
                 raise UserModelError(
-                    f"{path} is not a TorchScript archive: two entries have one name"
+                    f"{path} is not a TorchScript archive: two entries have the same name"
                 )
             sources = [name for name in names if "/code/" in name and name.endswith(".py")]
             if sum(archive.getinfo(name).file_size for name in sources) > _MOST_SOURCE_BYTES:
@@ -146,7 +146,7 @@ def read_torchscript(path: Path) -> TorchScriptFile:
     except UserModelError:
         raise
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError) as error:
-        raise UserModelError(f"{path} is not a whole TorchScript archive: {error}") from error
+        raise UserModelError(f"{path} is not a complete TorchScript archive: {error}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise UserModelError(f"{path} has source that is not TorchScript: {error}") from error
     return TorchScriptFile(takes=takes, code=code)
@@ -260,8 +260,8 @@ def _takes(
         if kind not in ("Tensor", "Optional[Tensor]"):
             if place < required:
                 raise UserModelError(
-                    f"{where}: input {argument.arg!r} of `forward` is a {kind}, and only tensors "
-                    "can be given; save a module that takes tensors"
+                    f"{where}: input {argument.arg!r} of `forward` is a {kind}, but only tensors "
+                    "are supported; save a module that takes tensors"
                 )
             break
         tensors.append(argument.arg)
@@ -296,7 +296,7 @@ def _code_at(node: ast.AST) -> str | None:
         text = ast.unparse(node).removeprefix("torch.ops.")
         base, _, name = ast.unparse(node).removeprefix("torch.").rpartition(".")
         if base == "ops" and name not in _NAMESPACES:
-            return f"an operator of another library, {text}"
+            return f"an operator from another library, {text}"
         if base == "" and name == "classes":
             return "an object of a C++ class"
         if _CLASSES.fullmatch(text) and text.count(".") > _DOTS_OF_A_CLASS:
@@ -305,11 +305,11 @@ def _code_at(node: ast.AST) -> str | None:
     if isinstance(node, ast.Call):
         called = node.func
         if isinstance(called, ast.Attribute) and called.attr in _FILES:
-            return f"a call of {ast.unparse(called)}"
+            return f"a call to {ast.unparse(called)}"
         if isinstance(called, ast.Name) and called.id == "getattr" and len(node.args) > 1:
             base, attribute = map(ast.unparse, node.args[:2])
             if base.partition(".")[0] in ("torch", "ops") or attribute.strip("'\"") in _FILES:
-                return f"a call of {ast.unparse(node)}"
+                return f"the call {ast.unparse(node)}"
     return None
 
 
@@ -334,7 +334,7 @@ def code_in_export(path: Path) -> str | None:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if len({name.casefold() for name in names}) < len(names):
-                raise NotAnArchiveError("two entries have one name")
+                raise NotAnArchiveError("two entries have the same name")
             for name in names:
                 if name.rpartition("/")[2].startswith(_OBJECTS):
                     return f"a pickled object ({name})"

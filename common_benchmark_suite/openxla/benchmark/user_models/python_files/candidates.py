@@ -98,7 +98,7 @@ class Script:
 
     def hint(self, name: str) -> str:
         """Returns a sentence that names the lines to move; empty without such lines."""
-        moved = f"move {_lines(self.makes)}" if self.makes else "move the lines that make the model"
+        moved = f"move {_lines(self.makes)}" if self.makes else "move the lines that create it"
         if self.trains:
             return (
                 f"{name} trains a model in {_lines(self.trains)} whenever it is imported; {moved} "
@@ -107,7 +107,7 @@ class Script:
             )
         if self.place and self.makes:
             return (
-                f"{name} makes its model in {self.place}; {moved} into a function "
+                f"{name} creates its model in {self.place}; {moved} into a function "
                 "create_model() that returns the model"
             )
         return ""

@@ -34,7 +34,7 @@ _SCRIPT = "__main__"
 _MOST_HEARD = 20_000
 # The start of the line in which a command-line parser reports the mistake.
 _COMPLAINT = re.compile(r"^(?:\S+: )?(?:fatal )?(?:error:|flags parsing error:)\s*", re.IGNORECASE)
-_MOVE = f'move what runs it as a script below `if __name__ == "{_SCRIPT}":`'
+_MOVE = f'move the code that runs it as a script below `if __name__ == "{_SCRIPT}":`'
 
 
 class UserFile:
@@ -133,7 +133,7 @@ class UserFile:
         there = Path(module.__file__ or "")
         if not self.place.module and not there.samefile(self.place.file):
             raise UserModelError(
-                f"importing {self.place.file.name} as {self.place.dotted} gives {there}; rename "
+                f"importing {self.place.file.name} as {self.place.dotted} loads {there}; rename "
                 f"the package {self.place.package!r}"
             )
         return module
@@ -218,7 +218,7 @@ class UserFile:
             folders = [folder for folder in (*root.parents, Path.cwd()) if _holds(folder, name)]
             if folders:
                 return f"; it is in {folders[0]}: set PYTHONPATH={folders[0]}"
-            return f"; install {name!r}, or set PYTHONPATH to the folder that holds it"
+            return f"; install {name!r}, or set PYTHONPATH to the folder that contains it"
         loaded = getattr(sys.modules.get(name), "__file__", None)
         is_hidden = loaded and _holds(root, name) and not Path(loaded).is_relative_to(root)
         if isinstance(error, ImportError) and is_hidden:

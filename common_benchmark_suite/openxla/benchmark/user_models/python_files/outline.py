@@ -216,7 +216,7 @@ def _tree(file: Path) -> ast.Module:
         return ast.parse(file.read_bytes(), filename=str(file))
     except SyntaxError as error:
         is_of_notebook = (error.text or "").lstrip().startswith(("%", "!"))
-        way_out = "; remove this command of a notebook" if is_of_notebook else ""
+        way_out = "; remove this notebook command" if is_of_notebook else ""
         place = f"{file}:{error.lineno}"
         raise UserModelError(f"{place}: invalid Python: {error.msg}{way_out}") from error
     except (OSError, ValueError, RecursionError, MemoryError) as error:

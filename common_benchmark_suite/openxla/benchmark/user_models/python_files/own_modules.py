@@ -238,7 +238,7 @@ class _Search:
             if len(chosen) == 1 and not chosen[0].needs:
                 self._note_others(chosen[0], sure)
                 return chosen[0].name
-        beginning = f"cannot determine which callable in {self._place.file} makes the model; "
+        beginning = f"cannot determine which callable in {self._place.file} creates the model; "
         if whole:
             offered = ", ".join(
                 self._place.named(c.name, self._folder)
@@ -250,7 +250,7 @@ class _Search:
             )
         if every:
             raise UserModelError(
-                f"{beginning}without arguments none of these can be called: "
+                f"{beginning}none of these can be called without arguments: "
                 f"{', '.join(map(str, every))}; write a function create_model() that returns the "
                 f"model{self._hint()}"
             )
@@ -322,7 +322,7 @@ def _optimizer(
     """
     if wanted.inputs or given is not None:
         raise UserModelError(
-            f"-t train: {EXAMPLE_BATCH}() of the file returns the batches; omit --input and "
+            f"-t train: the batches come from the file's {EXAMPLE_BATCH}(); omit --input and "
             "--inputs"
         )
     if other := [name for name in wanted.data_types if name != "fp32"]:

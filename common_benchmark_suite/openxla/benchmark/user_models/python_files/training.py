@@ -78,8 +78,8 @@ class OwnTrainingModel(UserModel, TrainableModel):
         forms = [", ".join(map(form_of, values)) for values in arrays]
         if different := next((form for form in forms if form != forms[0]), None):
             raise UserModelError(
-                f"example_batch() returns {forms[0]} first and {different} then; return batches "
-                "of one shape"
+                f"example_batch() returned {forms[0]} first and then {different}; return batches "
+                "of the same shapes"
             )
         self.example = [np.stack(values) for values in zip(*arrays, strict=True)]
 

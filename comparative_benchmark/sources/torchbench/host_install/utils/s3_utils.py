@@ -22,8 +22,8 @@ def checkout_s3_data(data_type: str, name: str, decompress: bool = True) -> None
         place = data / (name.removesuffix(".tar.gz") if decompress else name)
     if not place.exists():
         raise RuntimeError(
-            f"ConnectionError: {name} is in TorchBench's S3 store, which cbs does not access; put "
-            f"it into {place}"
+            f"ConnectionError: {name} is in TorchBench's S3 store, which cbs does not access; copy "
+            f"it to {place}"
         )
 
 

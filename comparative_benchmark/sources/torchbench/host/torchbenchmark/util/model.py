@@ -280,7 +280,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
             return
         folder = Path(inspect.getfile(type(self))).parent.name
         if folder in NOT_COMPARED_WITHOUT_JIT:
-            warnings.warn(f"{folder}: TorchBench does not make this comparison", stacklevel=2)
+            warnings.warn(f"{folder}: TorchBench skips this comparison", stacklevel=2)
             return
         module, inputs = self.get_module()
         fast = _called(module, inputs)
@@ -288,7 +288,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
             slow = _called(module, inputs)
         for one, other in zip(pytree.tree_leaves(fast), pytree.tree_leaves(slow), strict=True):
             if isinstance(one, torch.Tensor) and not torch.allclose(one, other):
-                raise AssertionError("optimization changes the output of the scripted module")
+                raise AssertionError("optimization changes the scripted module's output")
 
     def enable_channels_last(self) -> None:
         """Keeps the module's weights, and pictures, with channels last."""

@@ -27,8 +27,8 @@ def refuse_without_memory(make: Callable[[], torch.nn.Module], test: str, device
     needed, free = weights * _TIMES[test], free_bytes()
     if needed > free:
         raise NotImplementedError(
-            f"memory: {needed / _GIB:.0f} GiB are needed, but only {free / _GIB:.0f} GiB are free; "
-            f"its weights take {weights / _GIB:.1f} GiB, and {test} with verification takes "
+            f"memory: {needed / _GIB:.0f} GiB needed, but only {free / _GIB:.0f} GiB free; the "
+            f"weights take {weights / _GIB:.1f} GiB, and {test} with verification takes "
             f"{_TIMES[test]} times as much"
         )
 

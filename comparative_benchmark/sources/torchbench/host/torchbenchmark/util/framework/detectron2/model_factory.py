@@ -23,6 +23,6 @@ class Detectron2Model(BenchmarkModel):
                 "repository"
             )
         raise NotImplementedError(
-            f"network: {variant} needs weights from detectron2's model zoo and COCO pictures, "
+            f"network: {variant} needs weights from detectron2's model zoo and COCO images, "
             "which TorchBench keeps in its own store"
         )

@@ -39,7 +39,7 @@ class HuggingFaceModel(Stages, BenchmarkModel):
         self.unqual_name = name.removesuffix(_GENERATE)
         if self.unqual_name not in NETWORKS:
             raise NotImplementedError(
-                f"network: {name} needs a configuration from the Hugging Face hub"
+                f"network: {name} needs a configuration from the Hugging Face Hub"
             )
         network = NETWORKS[self.unqual_name]
         transformers = import_module("transformers")
@@ -91,7 +91,7 @@ class HuggingFaceAuthMixin:
         # Our models take weights from the seed, so they fetch nothing that needs a token.
         if _TOKEN not in os.environ and not isinstance(self, HuggingFaceModel):
             raise NotImplementedError(
-                f"network: its gated weights need a Hugging Face token in {_TOKEN} "
+                f"network: the gated weights need a Hugging Face token in {_TOKEN} "
                 "(--inherit-environment passes it to workers)"
             )
 
@@ -118,7 +118,7 @@ class HuggingFaceGenerationModel(HuggingFaceModel):
 
     def __init__(self, name: str, test: str, device: str, **more: Any) -> None:
         if test == "train":
-            raise NotImplementedError("folders that generate text cannot be trained")
+            raise NotImplementedError("text-generation folders cannot be trained")
         super().__init__(name=name, test=test, device=device, **more)
         config = import_module("transformers").GenerationConfig(
             max_new_tokens=256, pad_token_id=0, eos_token_id=None, do_sample=False, num_beams=1
