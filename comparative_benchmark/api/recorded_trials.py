@@ -66,7 +66,7 @@ def find(
             problem = f"{option} {wanted!r} matches" if wanted else "there is"
             many = "more than one" if chosen else "no"
             raise UsageError(
-                f"{name}: {problem} {many} {what}; choose with {option} from {', '.join(listed)}"
+                f"{name}: {problem} {many} {what}; choose one with {option}: {', '.join(listed)}"
             )
         keys = [key for key in keys if key[position] == chosen[0]]
     return latest[keys[0]]

@@ -324,7 +324,7 @@ def test_a_switch_shows_another_metric_in_standings_and_matrix(browser):
         "throughput",
         "cold compile time",
         "warm compile time",
-        "runs until compiling pays",
+        "runs until compilation pays off",
     ]
     Select(switches[0]).select_by_visible_text("warm compile time")
     assert Select(switches[1]).first_selected_option.text == "warm compile time"
@@ -374,7 +374,7 @@ def test_ratios_of_a_metric_are_those_of_its_numbers(browser):
 
 def test_a_case_says_when_its_compilation_pays(browser):
     browser.execute_script("location.hash = 'metric=pays'")
-    until(browser, lambda: "compiling pays" in texts(browser, "#standings .quiet")[0])
+    until(browser, lambda: "compilation pays" in texts(browser, "#standings .quiet")[0])
     cell = next(
         cell
         for cell in browser.find_elements(By.CSS_SELECTOR, CELLS)

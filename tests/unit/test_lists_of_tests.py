@@ -1,4 +1,4 @@
-"""The lists of slow and nightly tests name tests that exist, and leave each file some of its tests."""
+"""The lists of slow and nightly tests name tests that exist, and no file is all nightly."""
 
 import ast
 from collections import defaultdict

@@ -108,7 +108,7 @@ def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
         why = next(iter(worst.reasons), "no reason recorded")
         yield Finding(level, f"{len(disturbed)} of {count} trials were disturbed; the worst: {why}")
     if unknown:
-        yield Finding("unknown", f"unknown whether {unknown} of {count} trials were disturbed")
+        yield Finding("unknown", f"{unknown} of {count} trials lack disturbance data")
     if not disturbed and unknown < count:
         yield Finding("good", f"{count - unknown} trials were not disturbed")
 

@@ -67,7 +67,7 @@ def _headline(summary: Summary) -> str:
     doubt = "" if winner.is_decided else "; no single case has a clear verdict"
     if contest.rivals:
         names = wording.listed([standing.name for standing in contest.rivals])
-        doubt += f"; the interval overlaps with the interval of {escaped(names)}"
+        doubt += f"; overlaps the interval of {escaped(names)}"
     faster = f"{name} is {wording.speedup(mean)} as fast as {_code(summary.baseline)}"
     return f"{faster} ({interval}{doubt})"
 

@@ -215,10 +215,10 @@ class Trade:
         if self.case.status is not Status.OK:
             return self.case.why
         if self.comparison is None:
-            return "its stack was not measured without the recipe"
+            return "the stack was not measured without the recipe"
         if self.comparison.ratio is None:
             return self.comparison.reason
-        return "" if self.speedup else "its signal-to-noise ratio is unknown"
+        return "" if self.speedup else "the signal-to-noise ratio is unknown"
 
 
 @attrs.frozen(kw_only=True)

@@ -128,7 +128,7 @@ def ceilings_for(
             if above := sum((share or 0.0) > 1 for share in _shares(results, [known])):
                 busy = " on a busy machine" if known.contended else ""
                 say(
-                    f"{above} results are above the roof: the ceilings measured on "
+                    f"results above the roof: {above}; the ceilings measured on "
                     f"{known.date}{busy} are too low"
                 )
                 # Ceilings of a quiet machine would not change.
