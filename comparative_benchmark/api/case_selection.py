@@ -184,8 +184,7 @@ def with_backends(request: RunRequest, *, chosen: bool) -> RunRequest:
     selecting = (request.name, request.tag, request.framework, request.suites, request.model)
     if not chosen and not any((*selecting, request.torchbench, request.backends)):
         raise UsageError(
-            "no case is selected; pass -name REGEX (`cbs list` prints the names), --tag TAG, "
-            "or your own model"
+            "no case is selected; pass -name REGEX (see `cbs list`), --tag TAG, or your own model"
         )
     if request.backends:
         return request

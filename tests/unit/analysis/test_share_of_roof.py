@@ -217,7 +217,7 @@ def test_ceilings_that_a_result_is_above_are_measured_again(counted, monkeypatch
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True, found=LOW)
     assert (answer, saved) == ((ROOF,), [ROOF])
     assert said[0] == (
-        f"{len(counted)} results are above the roof: the ceilings measured on {LOW.date} on a "
+        f"results above the roof: {len(counted)}; the ceilings measured on {LOW.date} on a "
         "busy machine are too low"
     )
     answer, said, saved = _ceilings(counted, monkeypatch, measure=False, found=LOW)

@@ -120,10 +120,8 @@ def test_who_is_clearly_faster_wins_though_another_has_a_higher_mean():
     assert contest.standings[0].competitor == IREE
     assert contest.winner.competitor == XLA
     assert [standing.competitor for standing in contest.rivals] == [IREE]
-    assert "overlaps with the interval of iree:llvm-cpu (jax)" in page_headline(summary)
-    assert "overlaps with the interval of iree:llvm-cpu (jax)" in writing.as_markdown(
-        summary, title="T"
-    )
+    assert "overlaps the interval of iree:llvm-cpu (jax)" in page_headline(summary)
+    assert "overlaps the interval of iree:llvm-cpu (jax)" in writing.as_markdown(summary, title="T")
 
 
 def test_the_baseline_wins_only_if_all_are_clearly_slower():

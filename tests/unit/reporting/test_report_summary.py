@@ -240,7 +240,7 @@ def test_a_fit_machine_is_fit():
     ("changes", "host", "level", "text"),
     [
         ({"contention": {"contended": True, "reasons": ["a build"]}}, {}, "bad", "a build"),
-        ({"contention": {"contended": None}}, {}, "unknown", "unknown whether"),
+        ({"contention": {"contended": None}}, {}, "unknown", "lack disturbance data"),
         ({"stop_reason": "fixed"}, {}, "doubtful", "fixed number"),
         ({"processes": metrics(processes=2)["processes"]}, {}, "doubtful", "fewer than 3"),
         ({}, {"governor": "powersave"}, "doubtful", "powersave"),
