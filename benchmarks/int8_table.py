@@ -1,10 +1,10 @@
 """Writes docs/concepts/int8.md: int8 in five stacks, each compared with the same stack in fp32.
 
-Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and in the int8 of each stack,
-interleaved in three processes each. The table has the speed relative to fp32 (with interval and
-verdict), the share of the bytes left, the signal-to-quantisation-noise ratio, and the accuracy at
-a task. A row also has the number of changed products, since some stacks have no int8 for
-convolutions. The script requires the packages of recipes, and takes 20 minutes on two idle cores.
+Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and in each stack's int8. The races
+are interleaved, with three processes per competitor. The table shows the speed relative to fp32
+(with interval and verdict), the relative size, the signal-to-quantisation-noise ratio, and the
+accuracy on a task. It also shows the number of changed layers, because some stacks do not support
+int8 convolutions. The script requires the recipe packages, and takes 20 minutes on two idle cores.
 
     PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py \
         [--table docs/concepts/int8.md]
@@ -27,7 +27,7 @@ MODELS = {
     "GPT-2": "models/GPT2LMHEAD_TRAINED_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
     "ResNet": "models/RESNET_TRAINED_FP32_(PT|JAX|TF)_(3X32X32|32X32X3)XF32_BATCH4/.+_DEFAULT",
 }
-# Each stack, and its int8.
+# Each stack, and its int8 variants.
 STACKS = {
     "pt_inductor:inductor": ("+int8dq", "+int8wo"),
     "jax_xla:xla": ("+int8dq", "+int8wo"),
@@ -38,7 +38,7 @@ STACKS = {
 _SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
-Stacks compute in int8 in different ways. This page compares each stack's int8 results with its fp32
+Stacks implement int8 in different ways. This page compares each stack's int8 results with its fp32
 results: speed, size, and accuracy on a task. [Recipes](recipes.md) explains the recipe names.
 
 The models on this page have tiny layers, which favour stacks that quantise activations cheaply.
@@ -47,21 +47,21 @@ Before you choose a stack, measure your own model.
 ## How it was measured
 
 `benchmarks/int8_table.py --table docs/concepts/int8.md` generates this page. It races tiny models
-with trained weights at batch 4. All competitors race together, in three processes each.
+with trained weights at batch size 4. All competitors race together, in three processes each.
 
 ## Columns
 
 - *stack* and *from*: the stack, and the model's framework.
 - *fp32, ms*: the stack's median latency in fp32.
 - *int8*: the [recipe](recipes.md), or the LiteRT compiler.
-- *speed*: the speed-up over the same stack in fp32, with the same weights. A 98 % interval and the
-  verdict follow.
-- *relative size*: the size of the weights or (ONNX Runtime, LiteRT) of the file, relative to fp32.
-- *signal*: the signal-to-quantisation-noise ratio of the outputs, relative to the unquantised
+- *speed*: the speed-up over the same stack in fp32 with the same weights, its 98 % interval, and
+  the verdict.
+- *relative size*: the size of the weights (for ONNX Runtime and LiteRT, the file) relative to fp32.
+- *signal*: the signal-to-quantisation-noise ratio of the outputs, measured against the unquantised
   float64 run.
 - *accuracy*: the accuracy in fp32 and int8, and the difference between int8 and float64.
-- *layers changed*: how many layers with weights the recipe changed. Convolutions count only in
-  stacks that quantise them.
+- *layers changed*: how many of the layers with weights the recipe changed. Convolutions count only
+  in stacks that quantise them.
 
 ### Accuracy
 
@@ -71,10 +71,10 @@ task. There are two measures of accuracy:
 - *top-1* is the share of examples that are classified correctly. For example, `7 (-2 +3)` means
   that int8 and float64 predict different classes for 7 examples. For 2 of them, only float64 is
   correct. For 3, only int8 is correct.
-- *perplexity* shows how well a model predicts the next token. Lower is better. The ratio to float64
-  has a 95 % interval over texts.
+- *perplexity* shows how well a model predicts the next token. Lower is better. The ratio to the
+  float64 model's perplexity has a 95 % interval over texts.
 
-Bold marks an accuracy loss that exceeds the limit for the task.
+An accuracy loss that exceeds the task's limit is in bold.
 """
 
 
@@ -92,7 +92,7 @@ def main() -> None:
         "--seconds",
         type=float,
         default=_SECONDS_EACH,
-        help="time limit in seconds for a trial; use less for a quick look",
+        help="time limit in seconds for each trial; lower it for a quick look",
     )
     options = parser.parse_args()
     sections = [
@@ -158,7 +158,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
         return f"| {' | '.join([*cells, why[:160], '', '', '', ''])} |"
     speed = "no verdict"
     if verdict and (ratio := verdict.ratio):
-        # The ratio is one of times; a speed-up is its inverse.
+        # The verdict has a ratio of times; the speed-up is its inverse.
         low, high = 1 / ratio.high, 1 / ratio.low
         speed = f"{1 / ratio.estimate:.2f} ({low:.2f}-{high:.2f}), {verdict.verdict.value}"
     applied = case.metrics.program.notes.get("recipe")
@@ -175,7 +175,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
 
 
 def _accuracy(case: Case) -> str:
-    """Returns the accuracy and its change; bold if the loss is more than the task allows."""
+    """Returns the accuracy and its change, in bold if the loss exceeds the task's limit."""
     found = case.metrics.accuracy
     assert found
     text = f"{found}, {change_text(found)}"

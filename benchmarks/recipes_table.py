@@ -1,8 +1,8 @@
 """Writes docs/concepts/recipes.md: which recipes work in each backend, and why others do not.
 
-Runs tiny BERT with every recipe in every compiler that supports recipes, once each. Each cell has
-the number of changed layers, the share of the bytes left, and the signal-to-quantisation-noise
-ratio. The script requires the packages of recipes.
+Runs tiny BERT once with every recipe in every compiler that supports recipes. Each cell shows the
+number of changed layers, the relative size of the weights, the signal-to-quantisation-noise ratio,
+and the accuracy. The script requires the recipe packages.
 
     PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/recipes_table.py \
         [--table docs/concepts/recipes.md]
@@ -25,9 +25,9 @@ CASES = {
     "fp32": "models/BERT_TRAINED_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
     "bf16": "models/BERT_TRAINED_BF16_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
 }
-# In LiteRT, each precision of the converter is a compiler with its own name.
+# In LiteRT, each converter precision is a separate compiler.
 CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
-# Placeholders for the parameters of recipes.
+# Example values for recipe parameters.
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
@@ -38,18 +38,18 @@ recipes each backend can apply, and how much accuracy they cost. To run a recipe
 ## How to read the tables
 
 `benchmarks/recipes_table.py --table docs/concepts/recipes.md` generates this page. It runs tiny
-BERT with trained weights, at batch 4. Each recipe runs once with each compiler that supports
+BERT with trained weights, at batch size 4. Each recipe runs once with each compiler that supports
 recipes.
 
 Each column is a [competitor](../reference/glossary.md): a backend with a compiler. The *fp32* and
-*bf16* tables are named after the data type of the model. Each cell contains, in this order:
+*bf16* tables are named after the model's data type. Each cell contains, in this order:
 
 1. The number of linear layers that the recipe changed.
 2. The size of the weights, relative to their original size. Embeddings are not quantised.
 3. The signal-to-quantisation-noise ratio, relative to the unquantised float64 run.
-4. The share of 400 sentences whose language is identified correctly. In float64 it is {reference}.
+4. The share of 400 sentences whose language the model identifies correctly: {reference} in float64.
 
-`-` means that the backend cannot apply the recipe. Other text is the reason for a missing result.
+`-` means that the backend cannot apply the recipe. Any other text explains a missing result.
 
 A recipe name stands for the same arithmetic in every backend. If a backend computes differently,
 its recipe has a different name. For example, `int8dq` uses one scale for each row of the
@@ -65,8 +65,8 @@ The following details still differ between backends:
 LITERT = """
 ## LiteRT
 
-LiteRT has no recipes. Its converter quantises the model, and each precision of the converter is a
-separate compiler:
+LiteRT has no recipes. Its converter quantises the model. Each precision that the converter supports
+is a separate compiler:
 
 - `tflite:fp16` stores weights in 16 bits and computes in fp32.
 - `tflite:dynamic-range` uses int8 weights, with a scale for each output. It converts activations to
@@ -74,7 +74,7 @@ separate compiler:
 - `tflite:int8` uses int8 weights and activations. The activation scales are calibrated on inputs
   that are not measured.
 
-The table gives the size of the file, relative to the fp32 file.
+The table gives the file size relative to the fp32 file, and the signal-to-quantisation-noise ratio.
 
 | compiler | from JAX | from TensorFlow |
 |---|---|---|"""

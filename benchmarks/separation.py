@@ -1,11 +1,11 @@
-"""Tests that verification limits lie between correct programs and coarser precisions.
+"""Tests that verification limits lie between correct programs and lower precisions.
 
-For each tiny model in PyTorch and each type, there are three kinds of errors. One is the error of
-honest programs: the reference, and every cell of a parity file with status ok. The second is the
-limit. The third are the errors of the same model if the factors of its products are rounded to the
-next coarser types. Errors are measured as in verification: root mean square against the float64
-run, relative to the root mean square of the truth. There are two margins: the limit divided by the
-largest honest error, and the smallest coarser error divided by the limit.
+For each tiny PyTorch model and each data type, the script compares three errors: the largest error
+of correct programs (the reference, and every `ok` cell of a parity file), the limit, and the errors
+of the same model if the operands of its products are rounded to the next lower precisions. Errors
+are measured as in verification: root mean square against the float64 run, relative to the truth's
+root mean square. There are two margins: the limit divided by the largest error of a correct
+program, and the smallest lower-precision error divided by the limit.
 
     python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
         [--table docs/concepts/separation.md]
@@ -52,26 +52,26 @@ _HEADER = (
 _PREFACE = """# Limits between correct and lower-precision programs
 
 The error of an output must stay below a limit. This limit should be larger than the error of every
-correct program. It should be smaller than the error of a program that computes in a lower
+correct program. It should also be smaller than the error of any program that computes in a lower
 precision, for example in int8 instead of bf16. This page shows both errors for each tiny model and
 data type. [Design note 0001](../design/0001-verification.md) explains how the limits are chosen.
 
 `benchmarks/separation.py --parity FILE --table docs/concepts/separation.md` generates this page.
 `FILE` is a results file from `cbs parity`.
 
-The *truth* is the float64 run. Errors are root mean squares against the truth, relative to its root
-mean square. The columns are:
+The *truth* is the float64 run. An error is the root mean square of the differences from the truth,
+divided by the truth's root mean square. The columns are:
 
 - *correct*: the largest error of all correct programs.
 - *by*: the program with this error. It is the reference (an op-by-op run in the model's own type),
   or a cell of the [matrix of all backends](parity.md).
 - *allowed*: the limit.
-- *lower precision*: the error of the same model if the operands of all its products are rounded to
-  the next lower precisions.
+- *lower precision*: the errors of the same model if the operands of all its products are rounded to
+  each of the next two lower precisions.
 - *margin*: the limit divided by the largest error of a correct program.
 - *of parts* (if shown): the same margin, for the part of an output that is nearest to its limit. A
-  part contains elements of one magnitude, or at one position along an axis. `-` means that no parts
-  are compared.
+  part consists of elements of similar magnitude, or of elements at one position along an axis. `-`
+  means that no parts are compared.
 - *margin below*: the smallest lower-precision error divided by the limit.
 
 """
@@ -79,14 +79,14 @@ mean square. The columns are:
 
 @attrs.frozen(kw_only=True)
 class Row:
-    """Errors of one model in one type.
+    """Errors of one model in one data type.
 
     Attributes:
       allowed: the limit.
-      honest: the largest error of right programs, and the program.
-      part: the largest error of a part of their outputs, as a share of its limit; or None.
-      coarser: the error of each coarser precision.
-      spread: spread of the truth, relative to its root mean square.
+      honest, honest_by: the largest error of correct programs, and the program with this error.
+      part: the largest error of a part of their outputs, as a fraction of its limit; or None.
+      coarser: the error for each lower precision.
+      spread: the truth's standard deviation, relative to its root mean square.
     """
 
     label: str
@@ -101,7 +101,7 @@ class Row:
 
     @property
     def cells(self) -> list[str]:
-        """The cells of the row in the tables."""
+        """The row's table cells."""
         return [
             self.label,
             self.data_type,
@@ -116,12 +116,12 @@ class Row:
 
     @property
     def above(self) -> float:
-        """Margin above right programs, for whole outputs."""
+        """Margin above correct programs, for whole outputs."""
         return self.allowed / self.honest
 
     @property
     def below(self) -> float:
-        """Margin below the finest of the coarser precisions."""
+        """Margin below the lower-precision program with the smallest error."""
         return min(self.coarser.values()) / self.allowed
 
     @property
@@ -154,7 +154,7 @@ def main() -> None:
         options.table.write_text(_markdown(rows))
     separated = [row for row in rows if row.is_separated]
     print_goal(
-        f"a margin of {MARGIN} on both sides for every model and type",
+        f"a margin of {MARGIN} on both sides for every model and data type",
         met=len(separated) == len(rows),
         found=f"{len(separated)} of {len(rows)}",
     )
@@ -173,7 +173,7 @@ def _markdown(rows: Sequence[Row]) -> str:
 
 
 def _cases(name: str) -> list[BenchmarkCase]:
-    """Returns the tiny models in PyTorch, one case for each model."""
+    """Returns one case for each tiny PyTorch model."""
     found: dict[str, BenchmarkCase] = {}
     for case in catalog.select(catalog.all_benchmarks(), name=name):
         model = case.model
@@ -184,7 +184,7 @@ def _cases(name: str) -> list[BenchmarkCase]:
 
 
 def _honest(path: Path) -> tuple[dict[str, tuple[float, str]], dict[str, float]]:
-    """Returns the largest error in each workload's ok cells, with its cell; and of their parts."""
+    """Returns each workload's largest error in `ok` cells, with its cell; and of their parts."""
     found: dict[str, tuple[float, str]] = {}
     parts: dict[str, float] = {}
     for cell in json.loads(path.read_text())["cells"]:
@@ -214,7 +214,7 @@ def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]], parts: dict[
         with math_attention(), Coarser(rounding) as mode:
             outputs = [np.asarray(_host(v)) for v in as_tuple(model.forward(*tensors))]
         if not mode.products:
-            raise RuntimeError("the model has no product to round")
+            raise RuntimeError("the model contains no products to round")
         coarser[name] = _error(outputs[-len(truth) :], truth)
     own = _error(reference, truth)
     largest, by = max(honest.get(workload.digest, (0.0, "")), (own, "reference"))
@@ -246,7 +246,7 @@ def _host(value: torch.Tensor) -> Any:
 
 
 def _error(outputs: Sequence[Any], truth: Sequence[Any]) -> float:
-    """Returns the largest relative root mean square error over the outputs of numbers."""
+    """Returns the largest relative root mean square error over floating-point outputs."""
     found = [
         float(np.sqrt(((np.asarray(o, np.float64) - t) ** 2).mean() / (t**2).mean()))
         for o, t in zip(outputs, truth, strict=True)

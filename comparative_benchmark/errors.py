@@ -15,7 +15,7 @@ EXIT_CODES = {
     EXIT_MISSING: "nothing could be measured, or data is missing",
     EXIT_UNFINISHED: "no failures, but the budget ran out; `--resume` continues the run",
     EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; finished results are kept",
-    EXIT_NO_READER: "the reader closed the output, as in `cbs list | head`",
+    EXIT_NO_READER: "the reader closed the output pipe, as in `cbs list | head`",
 }
 
 

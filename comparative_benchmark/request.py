@@ -301,14 +301,14 @@ class RunRequest:
         parse=_folder,
         metavar="DIR",
         text="directory with *_definitions.py files to use instead of the suite's cases; may be "
-        "repeated. `cbs run MODEL --save-as DIR` writes one",
+        "repeated. `cbs run MODEL --save-as DIR` writes such a directory",
     )
     suite: tuple[str, ...] = _option(
         SELECTION,
         repeated=True,
         metavar="MODULE",
-        text="additional module that defines ALL_BENCHMARKS; may be repeated. For a module in this "
-        "directory, set PYTHONPATH=.",
+        text="additional module that defines ALL_BENCHMARKS; may be repeated. For a module in the "
+        "current directory, set PYTHONPATH=.",
     )
     inputs: Path | None = _option(
         SELECTION,
@@ -423,7 +423,7 @@ class RunRequest:
     auto_batch: bool = _option(
         FOLDERS,
         default=False,
-        text="use the largest power-of-two batch size that keeps the model and its float64 run "
+        text="use the largest power-of-two batch size at which the model and its float64 run stay "
         "within --memory-limit and --timeout",
     )
     install: bool = _option(
@@ -524,7 +524,7 @@ class RunRequest:
     compile_only: bool = _option(
         MEASUREMENT,
         default=False,
-        text="alternate cold and warm compilations and verify outputs, but measure no latency",
+        text="alternate cold and warm compilations and verify outputs, without measuring latency",
     )
     busy: bool = _option(
         MEASUREMENT,
@@ -582,9 +582,9 @@ class RunRequest:
         FILES,
         parse=Path,
         metavar="FILE",
-        text="file with the known failures, used instead of the checked-in file",
+        text="file that lists known failures, used instead of the checked-in file",
     )
-    verbose: bool = _option(FILES, default=False, text="print phases, log files and tracebacks")
+    verbose: bool = _option(FILES, default=False, text="print phases, log paths and tracebacks")
     timeout: float = _option(
         LIMITS,
         default=3600.0,
@@ -610,7 +610,7 @@ class RunRequest:
         default=30.0,
         parse=seconds,
         metavar="S",
-        text="time limit in seconds for a trial, checked once it has had 3 processes (default: 30)",
+        text="time limit in seconds for a trial, enforced after 3 processes (default: 30)",
     )
     budget: float | None = _option(
         LIMITS,

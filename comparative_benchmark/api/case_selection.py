@@ -255,4 +255,4 @@ def _listed(wanted: Sequence[Folder], test: str, *, on_cpu: bool) -> list[str]:
     if not names:
         return []
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return [f"metadata.yaml lists {test} on {device} as not implemented; run anyway: {shown}"]
+    return [f"metadata.yaml lists {test} on {device} as not implemented; running anyway: {shown}"]

@@ -20,7 +20,7 @@ from comparative_benchmark.errors import UsageError
 from openxla.benchmark.artifacts.array_files import save_all
 
 _KINDS = "a model path, a torch.nn.Module, a JAX function or a Keras model"
-_WAY_OUT = "pass the Python file that creates the model (PATH.py:CALLABLE)"
+_WAY_OUT = "instead, pass the Python file that creates the model (PATH.py:CALLABLE)"
 # Keras records the time of saving; without it, the same model has the same digest.
 _KERAS_METADATA, _KERAS_TIME = "metadata.json", "date_saved"
 

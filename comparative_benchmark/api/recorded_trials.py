@@ -114,7 +114,7 @@ def trial_of(
     framework = case.model.model_impl.framework_type
     if missing := competitor.missing_modules(framework):
         raise UsageError(
-            f"the model needs {', '.join(missing)}, which is not installed; run "
+            f"the model requires {', '.join(missing)} (not installed); run "
             f"{competitor.backend.absence(missing).commands}"
         )
     return Trial(case=case, workload=workload, competitor=competitor, device=device)

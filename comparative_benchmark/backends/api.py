@@ -46,7 +46,7 @@ class OutputRule:
     reason: str = ""
 
 
-ALLOCATED_ONLY = "a call allocates its outputs and accepts no buffers to write them to"
+ALLOCATED_ONLY = "each call allocates its outputs and cannot write them to existing buffers"
 
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class Backend(abc.ABC):
             return rule.modes[0] if rule else None
         if rule is None or asked not in rule.modes:
             reason = rule.reason if rule else "the backend does not declare its output modes"
-            raise UnsupportedError(f"outputs cannot be {asked} here: {reason}")
+            raise UnsupportedError(f"{asked} outputs are not supported here: {reason}")
         return asked
 
     def host_settings(self) -> HostSettings | None:

@@ -113,7 +113,7 @@ def _answer(said: Mapping[str, Any], status: int, name: str) -> Any:
         raise MemoryError(f"{name} was killed, probably because memory ran out")
     if status or "answer" not in said:
         how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with code {status}"
-        raise RuntimeError(f"{name} {how}; the end of the log file has details")
+        raise RuntimeError(f"{name} {how}; see the end of the log file")
     return said["answer"]
 
 

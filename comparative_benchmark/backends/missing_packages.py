@@ -56,7 +56,7 @@ class Absence:
     Attributes:
       modules: import names of the missing modules.
       install: command that installs them; None if they are missing from another environment.
-      setup_script: command that creates an environment with them; None if there is none.
+      setup_script: command that creates an environment with these modules; None without one.
       recipes_of: backend whose recipes need them; None if the backend needs them for any model.
       environment, python: name and interpreter of the environment that lacks them; None for the
         current process's environment.

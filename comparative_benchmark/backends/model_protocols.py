@@ -88,7 +88,7 @@ class TrainingLoop:
         if not isinstance(handle, Taken):
             return handle  # finished
         if handle.steps != len(self._told):
-            raise RuntimeError("training has continued: outputs of an earlier step are gone")
+            raise RuntimeError("training has continued: an earlier step's outputs are unavailable")
         while len(self._told) < len(self._batches):
             self._told.append(self.run.step(*self._batches[len(self._told)]))
         return tuple(self._outputs(self._told))

@@ -38,7 +38,7 @@ def take_files(
     for pattern, name in wanted.items():
         path = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
         if path is None:
-            raise RuntimeError(f"{stack} wrote no {pattern} to its profile")
+            raise RuntimeError(f"the profile from {stack} lacks {pattern}")
         files.append(Path(shutil.move(path, directory / name)))
     shutil.rmtree(scratch)
     return files

@@ -357,8 +357,8 @@ class ResidentBackend(Backend):
         allocates = self.output_mode() == "allocated"
         if allocates and plan is not None:
             raise UnsupportedError(
-                "a generative model's outputs cannot be allocated here: its steps pass their state "
-                "through two sets of bound buffers"
+                "allocated outputs are not supported for generative models here: steps pass their "
+                "state through two sets of bound buffers"
             )
         with self.context.phase("h2d"):
             if plan is None:
@@ -376,7 +376,7 @@ class ResidentBackend(Backend):
         """
         if len(self._paths) != 1:
             raise UnsupportedError(
-                f"a generative model is two programs here, and {runtime} would profile them "
-                "separately: profile a case that scores its input"
+                f"{runtime} would profile a generative model's two programs separately: instead, "
+                "profile a case that only scores its input"
             )
         return self._paths[0]

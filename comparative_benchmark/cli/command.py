@@ -24,7 +24,7 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Signals that have ended this process.
 _signalled: list[int] = []
 _DISTRIBUTION = "common-benchmark-suite"
-# Errors in disks, directories and file names that only the user can fix.
+# Disk, directory and file name errors that only the user can fix.
 _OF_THE_WORLD = {
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE),
@@ -44,7 +44,7 @@ Compares machine-learning compilers on the same verified workloads. To get start
 
 
 class Command(NamedTuple):
-    """A command, whose modules are imported only when it is used.
+    """A command whose modules are imported only when it is used.
 
     Attributes:
       name: the name that users type.

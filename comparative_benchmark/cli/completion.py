@@ -33,9 +33,9 @@ _SHELLS = ("bash", "zsh")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs completion`."""
     parser.add_argument(
-        "shell", choices=(*_SHELLS, "words"), help="shell, as in: source <(cbs completion bash)"
+        "shell", choices=(*_SHELLS, "words"), help="shell, e.g. for: source <(cbs completion bash)"
     )
-    parser.add_argument("kind", nargs="?", choices=sorted(WORDS), help="kind of words to print")
+    parser.add_argument("kind", nargs="?", choices=sorted(WORDS), help="words to print")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -88,8 +88,8 @@ class OutputChecks:
             raise SessionEnded(
                 Status.FAILED,
                 "compile",
-                f"not a cold compile: the stack reports {program.cache_hits} cache hits, expected "
-                "empty caches; check that `BackendInfo.environment` redirects every cache",
+                f"not a cold compile: expected empty caches, but {program.cache_hits} cache hits "
+                "were reported; check that `BackendInfo.environment` redirects every cache",
             )
 
     def check_times(self, timed: Sequence[plausibility.TimedBlock]) -> None:
@@ -246,7 +246,7 @@ class OutputChecks:
         self._record.without_fresh_runs = answer.without
         if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
             self._record.without_fresh_runs = (
-                "the machine was too busy: repeated runs on the same inputs took as long"
+                "the machine was too busy: runs on repeated inputs took as long as on new ones"
             )
         elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
@@ -300,7 +300,7 @@ class OutputChecks:
             status, reason = unjudged(check, reason)
         elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
             status = Status.UNSUPPORTED
-            reason = f"the truth is not exact ({remark}), and the output is close to it: {reason}"
+            reason = f"the truth is inexact ({remark}), so a small error is inconclusive: {reason}"
         raise SessionEnded(status, phase, reason)
 
 

@@ -93,8 +93,8 @@ def _why_not(trial: Trial) -> str | None:
     accelerator = trial.competitor.compiler.accelerator or "cpu"
     if trial.device.accelerator_type != accelerator:
         return (
-            f"{trial.competitor} starts from programs for {accelerator.upper()}s, not for "
-            f"{trial.device.name}"
+            f"{trial.competitor} starts only from programs for {accelerator.upper()}s, but the "
+            f"device is {trial.device.name}"
         )
     if generated_tokens(trial.case) is not None:
         return (
@@ -172,7 +172,7 @@ class Fetching:
         self.locks |= locked
         self._urls = {model: urls[model] for model in locked}
         self._nowhere = {
-            model: f"cannot fetch the artifacts for {model}, published at {urls[model]}: "
+            model: f"cannot fetch the published artifacts for {model} from {urls[model]}: "
             f"{reason}. Correct the model's artifacts_dir_url, {_WAYS_OUT}"
             for model, reason in errors.items()
         }
@@ -245,8 +245,8 @@ class Fetching:
         if installed is None:
             state = "published" if case.model.name in self._urls else "locked"
             self._announce(
-                f"{trial.workload.label}: nothing {state} at {url} matches these inputs and the "
-                "versions installed here"
+                f"{trial.workload.label}: no artifacts {state} at {url} match these inputs and the "
+                "installed versions"
             )
         return installed
 
@@ -277,7 +277,7 @@ class Fetching:
         if reason := self._errors.get(model):
             state = "published" if model in self._urls else "locked"
             raise ArtifactError(
-                f"cannot fetch the artifacts for {model}, {state} at {self.locks[model].url}: "
+                f"cannot fetch the {state} artifacts for {model} from {self.locks[model].url}: "
                 f"{reason}. {_WAYS_OUT[0].upper()}{_WAYS_OUT[1:]}"
             )
         return self._fetched.get(model)
@@ -309,7 +309,7 @@ class Fetching:
                 self._fetched[model] = model_files
             else:
                 self._errors[model] = (
-                    f"the locked URL contains {model_files.manifest.model}: lock {model} again"
+                    f"the locked URL is for {model_files.manifest.model}: lock {model} again"
                 )
 
     def _note(

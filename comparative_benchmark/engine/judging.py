@@ -81,7 +81,7 @@ class Changes:
         unchanged = [str(index) for index in self._unchanged]
         if not unchanged:
             return None
-        return f"none of the inputs tried changes output {', '.join(unchanged)} beyond its rounding"
+        return f"none of the inputs tried changes output {', '.join(unchanged)} beyond rounding"
 
     @property
     def not_ranked(self) -> str | None:
@@ -268,7 +268,7 @@ def why_not_ranked(backend: BackendInfo, source: TruthSource | None) -> str | No
         packages.add(origin.distribution)
     if backend.name != source.backend and source.distribution not in packages:
         return None
-    return f"the truth was computed by its own package, {source.distribution}"
+    return f"the truth was computed by {source.distribution}, the backend's own package"
 
 
 def is_foreign(trial: Trial) -> bool:
@@ -365,13 +365,13 @@ class Judge:
         if not after:
             return None, "a single update changed no weights"
         if missing:
-            return None, f"a single update lacks or adds weights: {', '.join(sorted(missing))}"
+            return None, f"missing or extra weights after an update: {', '.join(sorted(missing))}"
         error, name = models.worst_update_error(optimizer_of(self._parameters), after)
         if error <= 1:
             return error, None
         return error, (
-            f"{name} is wrong after a single update that follows {models.STEPS_BEFORE} steps: its "
-            f"error is {error:.3g} times the limit"
+            f"{name} is wrong after {models.STEPS_BEFORE} steps and a single update: its error is "
+            f"{error:.3g} times the limit"
         )
 
     def verify_rest(
@@ -390,10 +390,10 @@ class Judge:
         along_truth = run_with([*inputs, truth_tokens], "fed-with-the-truth")
         fed = verify_forced_run(along_truth, *self._due, data_type=self._data_type)
         if not fed.passed:
-            return attrs.evolve(fed, reason=f"fed with the truth's tokens, {fed.reason}")
+            return attrs.evolve(fed, reason=f"when fed the truth's tokens: {fed.reason}")
         along_own = run_with([*inputs, outputs[TOKENS]], "fed-with-its-own")
         same = verify_same_run(outputs, along_own, *self._due, data_type=self._data_type)
         if not same.passed:
-            return attrs.evolve(same, reason=f"fed with its own tokens, {same.reason}")
+            return attrs.evolve(same, reason=f"when fed its own tokens: {same.reason}")
         # Report where the timed run diverged from the truth's tokens.
         return attrs.evolve(fed, divergences=verdict.divergences)

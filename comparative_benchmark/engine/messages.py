@@ -74,7 +74,7 @@ class Timeline:
         """
         if end_ns < start_ns:
             raise ValueError(
-                f"{name} of {process_label} ends {start_ns - end_ns} ns before it begins"
+                f"{process_label}: {name} ends {start_ns - end_ns} ns before it begins"
             )
         self.spans.append(
             Span(

@@ -59,9 +59,9 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
         return None
     parameters = architectures.get(name).complete(trial.case.model.model_parameters)
     on_host = trial.device.accelerator_type == "cpu"
-    needs = {"its training steps": architecture.step_bytes(parameters)} if on_host else {}
+    needs = {"the training steps": architecture.step_bytes(parameters)} if on_host else {}
     if not workload_store.directory_of(trial.workload).exists():
-        needs["the float64 truth for its training steps"] = architecture.truth_bytes(parameters)
+        needs["the float64 truth for the training steps"] = architecture.truth_bytes(parameters)
     what, needed = max(needs.items(), key=lambda item: item[1], default=("", 0))
     limit = settings.limits.memory_bytes
     if needed <= limit:
@@ -177,7 +177,7 @@ class Preparation:
             )
         except (SessionEnded, ArtifactError, OSError) as ended:
             self._pool.empty()
-            self._announce(f"{trial}: its recipe's noise is unknown: {ended}")
+            self._announce(f"{trial}: cannot measure the recipe's noise: {ended}")
             noise = None
         if noise is None:
             self._without_noise.add((*key, framework))
@@ -292,7 +292,7 @@ class Preparation:
                 self._announce(f"{workload.label}: the truth is not exact: {answer.remark}")
             if answer.without_neighbours:
                 self._announce(
-                    f"{workload.label}: integers and single numbers are compared without runs on "
+                    f"{workload.label}: integers and small outputs are verified without runs on "
                     f"slightly different weights: {answer.without_neighbours}"
                 )
             if (peak := answer.host_memory_peak_bytes or 0) >= _MEMORY_WORTH_TELLING:
@@ -412,7 +412,7 @@ def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
     if verdict.passed:
         return None
     workload_store.remove_second(directory)
-    return f"outputs on a second input cannot be judged: {verdict.reason}"
+    return f"outputs for a second input cannot be verified: {verdict.reason}"
 
 
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:

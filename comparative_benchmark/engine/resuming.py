@@ -80,7 +80,7 @@ class EarlierRuns:
         for run in self._interrupted:
             many = "es" * (len(run.entries) != 1)
             count = f"{len(run.entries)} process{many} from an interrupted run in {run.path}"
-            torn = "; its last line is incomplete and was skipped" if run.torn else ""
+            torn = "; the file's incomplete last line was skipped" if run.torn else ""
             if not self._resume:
                 self._say(f"found {count}: add --resume to continue it{torn}")
             elif different := run.settings.differences(now):

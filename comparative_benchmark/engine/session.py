@@ -409,7 +409,7 @@ class Session:
                     if isinstance(message, PhaseEntered):
                         self._enter_phase(message.phase)
                     elif isinstance(message, Report) and message.id != self._calls:
-                        raise self._malformed("an answer without a command")
+                        raise self._malformed("an answer without a matching command")
                     elif isinstance(message, Failure):
                         self._track.answered()
                         raise SessionEnded.by(message)
@@ -450,7 +450,7 @@ class Session:
         ):
             if elapsed > limit:
                 self.kill()
-                reason = f"{what} took longer than {limit:g} s; raise --deadline to allow more"
+                reason = f"{what} took longer than {limit:g} s; raise --deadline to allow more time"
                 raise SessionEnded(Status.TIMEOUT, self._phase, reason)
         used = self.resident_bytes()
         if used > limits.memory_bytes:

@@ -191,7 +191,7 @@ class Competitor:
         if self.recipe is not None:
             return f"{self.recipe.label} changes layers, so it would train a different model"
         if "cuda-graphs" in self.options:
-            return "a CUDA graph would contain forward and backward, but not the optimizer"
+            return "a CUDA graph would contain the forward and backward passes, but no optimizer"
         return None
 
     @property
@@ -432,7 +432,7 @@ def first_look(raced: Sequence[tuple[Trial, TrialOutcome]], processes: int) -> s
     ]
     if len(known) < 2 or processes < 2:
         return None
-    return f"first processes: {', '.join(known)}; verdicts need at least {processes} of each"
+    return f"first processes: {', '.join(known)}; verdicts need at least {processes} per competitor"
 
 
 def _three_digits(value: float) -> str:

@@ -179,7 +179,7 @@ def _verdicts(
         else attrs.evolve(
             item,
             verdict=Verdict.UNCLEAR,
-            reason=f"not significant among the {len(judged)} pairs of competitors on this class",
+            reason=f"not significant among the {len(judged)} pairs of competitors in this class",
         )
         for names, item in judged.items()
         if names[0][0] == baseline

@@ -48,8 +48,8 @@ def apply(
         raise UnsupportedError(f"recipes need Qwix: {install_command('recipes')}") from error
     if isinstance(model, GenerationModel):
         raise UnsupportedError(
-            "Qwix wraps one call of a module, but a generative model makes two: choose the model "
-            "that only scores"
+            "Qwix wraps a single module call, but a generative model makes two: choose a model "
+            "that only scores its input"
         )
     module = _module(model)
     linear = _products(module, inputs)

@@ -5,7 +5,7 @@ from comparative_benchmark.backends.missing_packages import setup_script
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.installation import install_command
 
-# Computes a 16-bit model in float32 if the CPU has no kernels for its type.
+# Runs a 16-bit model in float32 if the CPU has no kernels for its type.
 WIDENED = "widened"
 
 

@@ -135,8 +135,8 @@ def _newer(message: str) -> str | None:
         if match := re.search(pattern, message, re.DOTALL):
             return (
                 f"ONNX Runtime {ort.__version__} supports at most {what} {match['limit']}, but the "
-                f"file has {match['own']}; export it for that version, or install a newer "
-                "onnxruntime"
+                f"file has {match['own']}; export it with {what} {match['limit']}, or install a "
+                "newer onnxruntime"
             )
     return None
 

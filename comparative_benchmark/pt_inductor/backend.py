@@ -335,8 +335,8 @@ class PtInductor(Backend):
             return super().generation_parts()
         if self._cuda_graphs:
             raise UnsupportedError(
-                "a CUDA graph of `decode` reads the cache where the previous step left it, so each "
-                "step needs a separate graph, recorded for a whole generation"
+                "a CUDA graph for `decode` reads the cache where the previous step left it, so "
+                "each step needs its own graph, recorded only for a whole generation"
             )
 
         def compile_part(part: Any) -> Any:

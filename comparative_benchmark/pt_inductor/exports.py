@@ -71,7 +71,7 @@ class AotProgram:
         facts.notes["artifact"] = (
             "the digest covers the generated code; the size includes the weights"
         )
-        facts.notes["weights"] = "in the package; small or constant weights are in its code"
+        facts.notes["weights"] = "in the package; small or constant ones are in the generated code"
         facts.notes["cache"] = "Inductor does not cache programs that it compiles ahead of time"
 
 
@@ -143,11 +143,11 @@ def export_reproducer(task: ExportTask) -> Exported:
     note = (
         f"The measurement ran {_MEASURED[context.compiler]}. The reproducer runs the graph from "
         "`torch.export`, which includes neither Dynamo's tracing nor graph breaks. "
-        "Inductor uses your own cache: for a cold compilation, set TORCHINDUCTOR_CACHE_DIR to an "
-        "empty folder."
+        "The reproducer uses your Inductor cache: for a cold compilation, set "
+        "TORCHINDUCTOR_CACHE_DIR to an empty folder."
     )
     if plan is not None:
-        note += " It does not include the token loop: prefill and decode are separate programs."
+        note += " The token loop is not included: prefill and decode are separate programs."
     return Exported(
         settings={
             "compiler": context.compiler,

@@ -148,7 +148,7 @@ def _operator(event: Mapping[str, Any]) -> Operator:
     """Returns the operator of a span; products have their shape in their name."""
     name, arguments = str(event["name"]), event.get("args", {})
     if _GRAPH.search(name):
-        return Operator(name="compiled graph", does="runtime: calls and allocations of the wrapper")
+        return Operator(name="compiled graph", does="runtime: the wrapper's calls and allocations")
     if kernel := _KERNEL.fullmatch(name):
         return Operator(name=name, does=_FUSED.sub("", kernel[1]).replace("_", " "))
     if name not in _PRODUCTS:

@@ -191,7 +191,7 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     if not roundings.seen:
         return None
     types = ", ".join(sorted(roundings.seen))
-    return f"parts of the model compute in {types}, regardless of the type of its weights"
+    return f"parts of the model compute in {types}, regardless of the weights' type"
 
 
 class _Roundings(TorchDispatchMode):
@@ -351,7 +351,7 @@ def forward_by_layer(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
     if isinstance(model, TrainingModel | TrainableModel):
-        raise RoundsError("gradients are computed when the layers are no longer float64")
+        raise RoundsError("the layers are no longer float64 when gradients are computed")
     with _layers_in_float64(model):
         return model.forward(*map(_wide, tensors))
 

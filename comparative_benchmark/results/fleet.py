@@ -21,11 +21,11 @@ class Allocation:
       node: the node's name.
       repeat: index of the repetition, from 0.
       attempt: number of earlier attempts at the job.
-      restarts: how often the scheduler had already started the batch.
+      restarts: how many times the scheduler had already started the batch.
       engine, engine_id: the scheduler, and its ID for the batch.
       exclusive: whether no other job could run on the node at the same time; None if unknown.
       not_exclusive: figures showing that other jobs could run; unset if exclusive or unknown.
-      host: whether the node is a whole host or shares one; `unknown` if it cannot determine this.
+      host: whether the node is a whole host or part of one; `unknown` if undetermined.
       environment_sha256: digest of the interpreter and the packages.
       canaries: rates of fixed programs that run before the job to detect slow nodes: `compute` in
         GFLOP/s, and `bandwidth` in GB/s.

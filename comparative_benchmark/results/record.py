@@ -1,6 +1,6 @@
 """Records of results, shared by workers, the results file and its readers.
 
-A file holds a `Document`: runs, and results (`Result`), which each belong to a run. The JSON is
+A file contains a `Document`: runs, and results (`Result`) that each belong to a run. The JSON is
 a superset of the OpenXLA suite's format, so results are nested in the same way:
 
 {"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
@@ -64,7 +64,7 @@ class Status(enum.Enum):
     Attributes:
       OK: the output is correct before and after timing, and latencies are steady.
       UNSTEADY: the output is correct, but latencies drift too much for a speed to be reported.
-      WRONG_OUTPUT: the output differs from the float64 run's output; no speed is reported.
+      WRONG_OUTPUT: the output differs too much from the float64 run's; no speed is reported.
       UNSUPPORTED: the stack cannot run this case here; the reason is recorded.
       FAILED: an error occurred; the traceback is recorded.
       OUT_OF_MEMORY: the trial needed more memory than the machine has or `--memory-limit` allows.
@@ -101,8 +101,8 @@ class Block:
     Attributes:
       round: number of the round within the race; None in files without rounds.
       latencies_ms: time from dispatch to completed outputs, by the host clock.
-      dispatch_ms: the part of each latency until the call returned to the host.
-      device_ms: times from the device clock, for additional iterations right after these.
+      dispatch_ms: the part of each latency before the call returned to the host.
+      device_ms: device-clock times of additional iterations that directly followed these ones.
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
       cpu_wall_ratio: CPU time divided by wall time; n for n threads that never wait.
       contended: whether other processes disturbed the block; None if unknown.
@@ -158,7 +158,7 @@ class Process:
 
 @attrs.frozen(kw_only=True)
 class CompileProcess:
-    """Compile times and cache use of one process; None if the stack does not report a value."""
+    """Compile times and cache use of one process; None for values the stack does not report."""
 
     cold: bool
     trace_ms: NonNegative | None = None
@@ -204,8 +204,8 @@ class Generation:
     Attributes:
       tokens_per_s: new tokens in the batch, divided by the latency of the complete generation.
       prefill_ms: time to the first new tokens.
-      decode_ms_per_token: time of a decode step, which yields one token per sequence.
-      not_measurable: why prefill and decode have no separate times; None if they do.
+      decode_ms_per_token: time for a decode step, which yields one token per sequence.
+      not_measurable: why prefill and decode have no separate times; None if they have.
     """
 
     batch_size: Annotated[int, Meta(ge=1)]
@@ -228,10 +228,10 @@ class StepTimes:
 
     Attributes:
       how: `calls` if a step consists of these parts, `programs` if the parts are separate programs.
-      forward_ms: samples of the loss computation.
-      backward_ms: samples of the gradients alone, if they can be separated.
-      forward_backward_ms: samples of loss and gradients together, if they cannot.
-      update_ms: samples of the optimizer update, including the gradient norm.
+      forward_ms: times for the loss.
+      backward_ms: times for the gradients, if these can be computed separately from the loss.
+      forward_backward_ms: times for loss and gradients together, if they cannot be separated.
+      update_ms: times for the optimizer update, including the gradient norm.
     """
 
     how: Literal["calls", "programs"]
@@ -250,10 +250,10 @@ class Training:
       verified_steps: number of steps that are verified together.
       samples_per_s: batch size divided by the latency of a step; None unless `ok`.
       tokens_per_s: for text models, tokens per second, including padding; None for other models.
-      forward_ms, backward_ms, forward_backward_ms, update_ms: means of the per-process medians of
-        `processes`; None if not measured.
+      forward_ms, backward_ms, forward_backward_ms, update_ms: mean over `processes` of each
+        process's median; None if not measured.
       optimizer_share: the update's share of the total time of a step's parts.
-      parts_not_measurable: why the parts have no times; None if they do.
+      parts_not_measurable: why the parts have no times; None if they have.
       update_error: error of a single optimizer update with moments from late in training, as a
         fraction of the tolerance; None if the check did not run or the error cannot be stored.
       without_update_check: why the update was not checked; None if it was, or in older files.
@@ -302,7 +302,7 @@ class Program:
 
 @attrs.frozen(kw_only=True)
 class ArtifactSource:
-    """The publication that inputs and truth were fetched from."""
+    """The published artifacts from which inputs and truth were fetched."""
 
     model: str
     url: str
@@ -311,7 +311,7 @@ class ArtifactSource:
 
 @attrs.frozen(kw_only=True)
 class ProgramSource:
-    """The published program that a trial started from."""
+    """The published program from which a trial started."""
 
     model: str
     url: str
@@ -359,9 +359,9 @@ class Contention:
 
 @attrs.frozen(kw_only=True)
 class Outliers:
-    """Numbers of samples beyond 1.5 (mild) or 3 (severe) interquartile ranges of their process.
+    """Samples over 1.5 (mild) or 3 (severe) interquartile ranges outside their process's quartiles.
 
-    No sample is removed.
+    They are counted, but not removed.
     """
 
     mild: Count
@@ -381,9 +381,9 @@ class ThroughputProcess:
       steadiness: verdict on the remaining rates; None if there were too few for the test.
       losses: first and last loss.
       host_memory_peak_mb: peak memory of the process and its children.
-      device_memory_peak_mb: peak memory of all devices together.
+      device_memory_peak_mb: combined peak memory of all devices.
       device_use: mean utilisation of the devices, from 0 to 1.
-      foreign_cpu_share: fraction of its CPUs' time that other processes used.
+      foreign_cpu_share: fraction of time on the process's CPUs that other processes used.
       notes: invalid or unusual output from the script.
     """
 
@@ -413,8 +413,8 @@ class OneAlone:
 
     Attributes:
       rate: mean over replicates.
-      share: fraction of that rate that a process retains when all run concurrently, with its
-        interval over replicates; measures mutual interference.
+      share: fraction of `rate` that a process retains when all run concurrently; it measures
+        mutual interference. `share_interval` is its interval over replicates.
     """
 
     rate: Positive
@@ -429,7 +429,7 @@ class Throughput:
 
     The `latencies_ms` of such a result are milliseconds per unit of work, 1000 / rate, so ratios
     and verdicts work as for any other result. Scripts have no known truth and are not verified, but
-    a loss that is not a number makes the output wrong.
+    a loss that is not a finite number makes the result `wrong_output`.
 
     Attributes:
       units: unit of the rates, e.g. `items/s`.
@@ -456,16 +456,16 @@ class Metrics:
 
     Attributes:
       error: why the trial failed, in the field in which the OpenXLA suite stores it; unset if `ok`.
-      device_latencies_ms: times from the device clock, for additional iterations after each block.
-        These iterations are fewer than the ones in `latencies_ms`, and separate from them.
+      device_latencies_ms: device-clock times of additional iterations after each block. There are
+        fewer of these iterations than `latencies_ms`, and they are not included there.
       compile_time_ms: compile time of the first process, which starts cold.
-      phases: time and memory of each phase of this first process.
+      phases: time and memory of each phase of the first process.
       stop_reason: why sampling stopped; `compile_only` if nothing was sampled.
       verification: verdict on the first run's outputs.
       final_verification: verdict on the last timed outputs.
       second_verification: verdict on the same program's outputs for a second input, after timing;
         None without such a run, unset in older files.
-      without_second: why the program did not run on a second input, or which outputs this run does
+      without_second: why the program did not run on a second input, or which outputs that run does
         not verify.
       without_fresh_runs: why no run on unseen inputs was timed; unset if one was, or in older
         files.
@@ -561,7 +561,7 @@ class Metrics:
 
     @property
     def truth_in_doubt(self) -> bool:
-        """Whether two implementations gave different truths."""
+        """Whether two implementations computed different truths."""
         return bool(self.truth_check and self.truth_check.in_doubt)
 
     @property
@@ -670,7 +670,7 @@ class Result:
     """Result of one trial: a case run by one competitor on one device.
 
     Attributes:
-      absence: missing modules that prevented the trial.
+      absence: missing modules that prevented the trial; unset otherwise.
     """
 
     run_id: Text
@@ -816,10 +816,10 @@ class Trigger:
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """One invocation of a command that measures.
+    """One invocation of a command that takes measurements.
 
     Attributes:
-      allocation: where the run took place, if a fleet started it.
+      allocation: where the run took place; unset unless a fleet started it.
     """
 
     run_id: Text

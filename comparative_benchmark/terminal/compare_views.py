@@ -57,7 +57,7 @@ def as_markdown(
 
 
 def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
-    """Returns a row of texts, as `HEADINGS`, for each comparison."""
+    """Returns a row of texts for each comparison, in the order of `HEADINGS`."""
     return [
         (
             item.label,
@@ -97,7 +97,7 @@ def summary_line(summary: Summary) -> str:
     means = means or ["no case could be compared"]
     texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
     if len(summary.regressions) < len(summary.slower):
-        # A single verdict is wrong in 2 % of cases, so among many some are wrong.
+        # A single verdict is wrong in 2 % of cases, so some of many verdicts are wrong.
         texts["slower"] += f" ({len(summary.regressions)} significant)"
     return ", ".join([*means, *texts.values()])
 
@@ -110,7 +110,7 @@ def speedup_text(ratio: Interval | None) -> str:
 def ratio_text(interval: Interval | None) -> str:
     """Returns e.g. `0.91 (0.88-0.95)`; `-` for None.
 
-    There is one more digit if rounding would move a limit, or the estimate, to 1.
+    Digits are added until rounding no longer moves a limit to 1.
     """
     if interval is None:
         return "-"
@@ -130,7 +130,7 @@ def latency_text(interval: Interval | None) -> str:
 
 
 def _decimals(interval: Interval) -> int:
-    """Returns how many decimals show the half-width with one digit, and the estimate with one."""
+    """Returns the number of decimals that show one digit of half-width and estimate."""
     half_width = 0.0 if interval.is_open else (interval.high - interval.low) / 2
     # Without a width, the clock's resolution limits the digits to about four.
     scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3

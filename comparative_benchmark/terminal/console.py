@@ -63,7 +63,7 @@ def generation_table(
 ) -> FittedTable | None:
     """Returns prefill, decode and throughput of generating cases; None without such cases.
 
-    Only correct results have times; `generation_remarks` gives the reasons for others.
+    Only correct results have times; `generation_remarks` returns the reasons for the others.
     """
     generating = [case for case in cases if case.metrics.generation]
     if not generating:
@@ -91,14 +91,14 @@ def generation_table(
 
 
 def generation_remarks(cases: Sequence[Case]) -> list[str]:
-    """Returns why prefill and decode have no separate time, one line per reason."""
+    """Returns the reasons why prefill and decode have no separate times, one per line."""
     competitors: dict[str, dict[str, None]] = {}
     for case in cases:
         generation = case.metrics.generation
         if case.status is Status.OK and generation and generation.not_measurable:
             competitors.setdefault(generation.not_measurable, {})[case.competitor] = None
     return [
-        f"prefill and decode not measurable for {', '.join(names)}: {reason}"
+        f"prefill and decode cannot be timed separately for {', '.join(names)}: {reason}"
         for reason, names in competitors.items()
     ]
 
@@ -126,7 +126,7 @@ def training_table(
 ) -> FittedTable | None:
     """Returns the rates of training cases; None without such cases.
 
-    If cases only differ in batch size, `scaling` is the rate relative to the smallest batch.
+    If cases differ only in batch size, `scaling` is the rate relative to the smallest batch.
     """
     training = [case for case in cases if case.metrics.training]
     if not training:
@@ -162,7 +162,7 @@ def training_table(
 
 
 def training_remarks(cases: Sequence[Case]) -> list[str]:
-    """Returns the definition of the optimizer's share, and why some cases have none."""
+    """Returns how the optimizer's share is measured, and why some cases have none."""
     correct = [case for case in cases if case.status is Status.OK and case.metrics.training]
     remarks = []
     apart = sorted({case.competitor for case in correct if _is_of_programs(case.metrics.training)})
@@ -177,7 +177,7 @@ def training_remarks(cases: Sequence[Case]) -> list[str]:
         if training and training.parts_not_measurable:
             reasons.setdefault(training.parts_not_measurable, {})[case.competitor] = None
     remarks += [
-        f"parts of a step not measurable for {', '.join(names)}: {reason}"
+        f"the parts of a step cannot be timed separately for {', '.join(names)}: {reason}"
         for reason, names in reasons.items()
     ]
     return remarks
@@ -188,7 +188,7 @@ def _apart_from_batch(case: Case) -> tuple[str, str]:
 
 
 def _smallest_batches(cases: Sequence[Case]) -> dict[tuple[str, str], Training]:
-    """Returns the smallest batches, as references for scaling; of correct cases if possible."""
+    """Returns the smallest batches, to compute scaling; from correct cases if possible."""
     smallest: dict[tuple[str, str], Training] = {}
     for case in cases:
         training = case.metrics.training
@@ -310,15 +310,15 @@ class Console:
     ) -> None:
         """Prints tables of results, remarks on them, and the failures with their reasons.
 
-        Backends that are not installed share one line and have no rows, and neither have trials
-        that are unsupported if there are many.
+        Backends that are not installed share one line instead of rows. If many trials are
+        unsupported, they are listed by reason instead of in rows.
 
         Args:
           cases: the results.
-          baseline: competitor to take ratios against; None for no ratios.
+          baseline: competitor to compute ratios against; None for no ratios.
           ceilings: limits of the devices; empty for no shares of the roof.
-          expected: the reason for each failure that was expected.
-          with_absent: whether to name what is not installed.
+          expected: the reason for each expected failure.
+          with_absent: whether to list backends that are not installed.
         """
         cases, absent = run_summary.split(cases)
         unsupported = tables.many_unsupported(cases, expected)

@@ -1,4 +1,4 @@
-"""Cases and backends as plain values: `list_cases`, `list_backends`, and JSON of their commands."""
+"""Cases and backends as plain values, for Python and for `cbs list` and `cbs backends --json`."""
 
 import os
 import re
@@ -63,8 +63,8 @@ def list_cases(
     """Returns the cases that `cbs list` prints, each as a dict.
 
     Args:
-      name: regular expression that must match the whole name of a case, or part of a name.
-      test: cases that compute outputs, or that take training steps.
+      name: regular expression that must match a whole case name, or plain text in one.
+      test: cases that compute outputs (eval), or that take training steps (train).
       tag: tags that cases must have.
       framework: framework of the model, e.g. `pt` or `["pt", "jax"]`.
       suite: additional modules with ALL_BENCHMARKS.

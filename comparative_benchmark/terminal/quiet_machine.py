@@ -1,11 +1,11 @@
-"""Watches the machine before a race, and offers to wait until it is quiet."""
+"""Checks the machine's load before a race, and offers to wait until it is quiet."""
 
 import sys
 from collections.abc import Callable
 
 from comparative_benchmark.analysis.machine import other_processes
 
-# Largest share of our CPU time that other processes may use.
+# Largest share of the CPU time that other processes may use.
 _MOST = 0.1
 
 
@@ -17,13 +17,13 @@ def wait_for_quiet(
 ) -> None:
     """Prints how much of the machine other processes use, if that is more than a tenth.
 
-    They slow programs down unequally, so a race on a busy machine may have no verdicts. The user
-    may choose to wait.
+    Other processes slow programs down unequally, so a race on a busy machine may have no verdicts.
+    The user can choose to wait.
 
     Args:
       say: prints a line.
       ask: puts a question to the user and returns the answer; None to ask no question.
-      observe: watches the machine for a second.
+      observe: measures the load of the machine for a second.
     """
     seen = observe()
     if not _is_busy(seen):

@@ -28,9 +28,9 @@ _LONGEST_REASON = 160
 def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
     """Returns the cases whose packages are installed, and the line for the others.
 
-    The line is empty if all are installed. A backend that ran models of another framework is
-    named with the framework that it lacks. Results of older files do not record an absence, so
-    that their cases are among the first.
+    The line is empty if all are installed. For a backend that ran models of another framework, it
+    names the missing framework. Older files do not record missing packages, so all their cases
+    count as installed.
     """
     installed = [case for case in cases if not case.result.absence]
     present = {case.result.definition.backend for case in installed}
@@ -67,15 +67,15 @@ def summary_lines(
 ) -> list[str]:
     """Returns sentences on the competitors of one workload, or of one model at several batch sizes.
 
-    The fastest competitor has the lowest latency of all that have a correct output and compute in
-    the workload's own type. It is called faster than another only if their verdict, which holds
-    among all pairs (`Family`), is `faster`.
+    The fastest competitor has the lowest latency among those that compute in the workload's own
+    type and have a correct output. It is called faster than another only if the verdict for
+    this pair, corrected for all pairs (`Family`), is `faster`.
 
     Args:
       cases: results of a run. For other sets of workloads, and for compile times, nothing is
         returned.
       absent: line that names backends that are not installed.
-      command: the user's command line, to suggest a repetition.
+      command: the user's command line, to suggest how to repeat the run.
       output: results file of the run.
     """
     if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):
@@ -105,9 +105,9 @@ def summary_lines(
 
 
 def fastest(cases: Sequence[Case]) -> Case | None:
-    """Returns the fastest competitor that can be recommended, of the results of one workload.
+    """Returns the fastest competitor that can be recommended for one workload.
 
-    None for several workloads or devices, for compile times and generation, and if no competitor
+    None for several workloads or devices, for compile times and throughput, and if no competitor
     has a correct output in the workload's own type.
     """
     if _why_not_ranked(cases):
@@ -144,7 +144,7 @@ def _why_not_ranked(cases: Sequence[Case]) -> str:
 
 
 def _ranked(cases: Sequence[Case]) -> list[Case]:
-    """Returns the cases that can be recommended, the fastest first."""
+    """Returns the cases that can be recommended, fastest first."""
     able = [case for case in cases if case.status is Status.OK and case.result.ranked]
     return sorted(
         filter(_is_equal, able),
@@ -190,7 +190,7 @@ def by_batch(cases: Sequence[Case]) -> list[str]:
 
 
 def apart_from_batch(case: Case) -> Hashable:
-    """Returns a key of model, data type and device, which all batch sizes of a model share."""
+    """Returns a key of model, data type and device, which is the same for all batch sizes."""
     definition = case.result.definition
     workload = definition.workload
     model = (workload.architecture, workload.config_digest, workload.checkpoint)
@@ -223,7 +223,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
 
 
 def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
-    """Returns how far the others are behind, and which of these differences are uncertain."""
+    """Returns how much slower the others are, and which differences are uncertain."""
     best, *rest = ranked
     behind, open_ones, fewest = [], [], MIN_PROCESSES
     for case in rest:

@@ -18,8 +18,8 @@ from openxla.benchmark.text import printable
 _SPECIAL = re.compile(r"[\\`*\[\]|~]")
 # Underscores inside a word are not markup, so names stay unchanged.
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
-# A mention notifies a person, and a number links an issue, even after a backslash. Inside a word,
-# as in `jax_xla:xla@old`, it is not a mention.
+# On GitHub, `@name` notifies a person and `#1` links to an issue, even after a backslash. An `@`
+# inside a word, as in `jax_xla:xla@old`, does not.
 _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 NO_LIMIT = 1000
@@ -45,10 +45,10 @@ def row(cells: Sequence[str]) -> str:
 
 
 class Screen(Console):
-    """Rich's console for untrusted texts and readers that may exit.
+    """A Rich console for untrusted texts, and for output whose reader may exit.
 
     Brackets in texts are not markup, and control characters do not reach the terminal. If the
-    reader has exited, the exit code shows it, as for other output.
+    reader has exited, the exit code reports it, as for other output.
     """
 
     def __init__(self, **keywords: Any) -> None:
@@ -78,10 +78,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-      heading: shown above it.
-      cells: one for each row.
+      heading: heading of the column.
+      cells: the cells, one for each row.
       rank: priority; columns of rank 0 are always shown, and the highest rank is dropped first.
-      right: whether cells are aligned to the right.
+      right: whether cells are right-aligned.
       least: width to which a column of long texts may shrink; None for a column of one-line cells.
       without: cells to show instead if another column, named by its heading, is dropped.
     """
@@ -95,7 +95,7 @@ class Column:
 
     @property
     def slack(self) -> int:
-        """Characters by which it may shrink."""
+        """Number of characters by which the column may shrink."""
         if self.least is None:
             return 0
         longest = max((cell_len(str(cell)) for cell in self.cells), default=0)
@@ -121,13 +121,13 @@ def fitted(
 ) -> FittedTable:
     """Returns a table of as many columns as fit.
 
-    If everything fits, groups have a column. Otherwise they are lines above their rows, and then
-    columns are dropped.
+    If all columns fit, the groups are a column. Otherwise, each group is a line above its rows, and
+    columns are dropped until the table fits.
 
     Args:
       columns: columns from left to right; the first one names the rows.
       width: width of the terminal, in characters.
-      groups: the group of each row; rows of a group follow each other. Empty for no groups.
+      groups: the group of each row; rows in a group are consecutive. Empty for no groups.
       group_heading: heading of the groups.
     """
     everything = list(columns)

@@ -75,7 +75,7 @@ class LiveRace:
 class StatusScreen(Screen):
     """Standard error with a status line at the end, and a table above it.
 
-    A terminal is drawn on only while nothing is measured.
+    The terminal is updated only while nothing is measured.
 
     Args:
       clock: monotonic clock in seconds; replaced in tests.
@@ -110,7 +110,7 @@ class StatusScreen(Screen):
         Args:
           what: name of the part, e.g. a workload.
           done: number of completed steps.
-          total: number of steps; both give the estimate of the remaining time.
+          total: number of steps, to estimate the remaining time.
         """
         with self._guard:
             if total != self._total:
@@ -127,7 +127,7 @@ class StatusScreen(Screen):
         self.beat("", "")
 
     def show_table(self, table: LiveRace | None) -> None:
-        """Shows a table above the status line of a terminal until the next one; None for none."""
+        """Shows a table above the status line until the next call; None removes it."""
         with self._guard:
             self.erase()
             self._table = table
@@ -144,11 +144,11 @@ class StatusScreen(Screen):
         self.show_status("  ".join(filter(None, parts)), key=key)
 
     def show_status(self, line: str, key: str | None = None) -> None:
-        """Shows a line until the next one.
+        """Shows a line until the next call.
 
         Args:
           line: the status.
-          key: the part of it whose change makes it new; the whole line by default.
+          key: the part of the line that counts as a change; the whole line by default.
         """
         with self._guard:
             now, key = self._clock(), line if key is None else key
@@ -185,12 +185,12 @@ class StatusScreen(Screen):
         self._erase_line()
         if self._table is not None and not self._table_height:
             height = len(self._table.names)
-            # The terminal cannot erase lines that have left it.
+            # Lines that have scrolled off the screen cannot be erased.
             if 1 < height < self.height - 1:
                 super().print(self._table, soft_wrap=False)
                 self._table_height = height
         text = Text(line, no_wrap=True, end="")
-        # In the last column some terminals begin a new line.
+        # Some terminals start a new line after the last column.
         text.truncate(max(10, self.width - 1), overflow="ellipsis")
         super().print(text, end="")
         self._live = True

@@ -33,14 +33,14 @@ def hold_standard_streams() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest free number is this one, because those below are open.
+            # All lower descriptors are open, so `open` returns this one.
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             mode = "w" if descriptor else "r"
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
     codecs.register_error(_PLAIN_HANDLER, _plain)
     for stream in (sys.stdout, sys.stderr):
-        # Tests and notebooks replace the streams by other objects.
+        # Tests and notebooks replace the streams with other objects.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_PLAIN_HANDLER)
 
@@ -56,6 +56,6 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def without_secrets(message: str) -> str:
     """Returns a message with user names, passwords and query values removed from URLs.
 
-    Our own messages should not contain them anyway; this also covers messages of libraries.
+    Our own messages should not contain any; this also covers messages from libraries.
     """
     return _QUERY.sub(r"\1***", _USER.sub("***@", message))

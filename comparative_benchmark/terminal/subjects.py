@@ -1,4 +1,4 @@
-"""Subjects of a run: the options that each kind accepts, and the command that runs one again."""
+"""Subjects of a run: the options that each kind accepts, and the command to run one again."""
 
 import enum
 import shlex
@@ -77,7 +77,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
     "image": {**_NO_MODEL, **_NO_DIRECTORY},
     "allow_code": {
         **_NO_MODEL,
-        Subject.MODULE: "--allow-code: not needed, because a Python file always runs; omit it",
+        Subject.MODULE: "--allow-code is not needed for a Python file, which always runs; omit it",
     },
     "save_as": _NO_MODEL,
     "torchbench": {},
@@ -91,7 +91,7 @@ def check(request: RunRequest) -> Subject:
     """Returns the subject that a request selects.
 
     Raises:
-      UsageError: the subject does not take one of the options.
+      UsageError: the subject does not accept one of the options.
     """
     subject = _subject(request)
     for name, refused in REFUSALS.items():
@@ -125,12 +125,12 @@ def _subject(request: RunRequest) -> Subject:
 
 
 def rerun_command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
-    """Returns a line for a shell.
+    """Returns a shell command that runs the case of a result again.
 
     Args:
       result: a result with any status.
-      more: further options of `cbs run`.
-      suites: further suites that the user named.
+      more: additional options for `cbs run`.
+      suites: additional suites that the user specified.
     """
     definition = result.definition
     if result.measured.throughput:
@@ -161,12 +161,12 @@ def rerun_command(result: Result, *more: str, suites: Sequence[str] = ()) -> str
 
 
 def suite_options(suites: Sequence[str]) -> list[str]:
-    """Returns the options that name modules and folders with cases."""
+    """Returns the options that select modules and folders with cases."""
     return [f"--suite{'-dir' * is_folder(suite)} {shlex.quote(suite)}" for suite in suites]
 
 
 def _case_options(result: Result, given: str | None, *, in_suite: bool) -> str:
-    """Returns the options that name the case.
+    """Returns the options that select the case.
 
     Args:
       result: a result of the case.
@@ -188,7 +188,7 @@ def _case_options(result: Result, given: str | None, *, in_suite: bool) -> str:
         return words
     name = definition.benchmark_name
     if given:
-        # The catalogue has no cases on a user's own inputs, so name the default input, which they
-        # replace.
+        # The catalogue has no cases with a user's own inputs, so select the default inputs, which
+        # they replace.
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     return f"{'-t train ' if result.measured.training else ''}-name '{name}'"

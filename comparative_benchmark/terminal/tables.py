@@ -53,7 +53,7 @@ _VERDICT_STYLES = {
     Verdict.SLOWER: "red",
     Verdict.UNCLEAR: "yellow",
 }
-# Columns of `cbs compare` in the order in which they are dropped; others are always shown.
+# Ranks of `cbs compare` columns: the highest is dropped first. Others are always shown.
 _COMPARISON_RANKS = {
     "baseline ms": 3,
     "candidate ms": 2,
@@ -66,7 +66,7 @@ _COMPARISON_RANKS = {
 _RIGHT = ("baseline ms", "candidate ms", "speed-up (98 %)", "p", "compile", "memory")
 _LEAST_REASON = 24
 _MOST_UNSUPPORTED_ROWS = 2
-# Narrowest interval shown, as a share: smaller ones would show too many digits.
+# Narrowest relative interval shown: narrower ones would require too many digits.
 _NO_WIDTH = 1e-4
 
 
@@ -201,7 +201,7 @@ def _hits(compiled: Compile) -> str:
 
 
 def package_differences(results: Iterable[Result]) -> list[str]:
-    """Returns lines on the package differences between the environments of a run."""
+    """Returns lines about package differences between the environments of a run."""
     by_name: dict[str, dict[str, str]] = {}
     for result in results:
         if environment := result.definition.environment:
@@ -234,9 +234,9 @@ def problems(
     suites: Sequence[str],
     expected: Mapping[ResultKey, str] = MappingProxyType({}),
 ) -> list[Text]:
-    """Returns failed trials with phase, reason and the command to repeat each.
+    """Returns the failed trials, each with its phase, reason and the command to repeat it.
 
-    Trials of a model whose preparation failed for the same reason share one text.
+    If preparation failed for the same reason, the trials of a model share one text.
     """
     groups: defaultdict[object, list[Result]] = defaultdict(list)
     for result in results:
@@ -258,7 +258,7 @@ def problems(
 def many_unsupported(
     cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
 ) -> list[Case]:
-    """Returns the unsupported cases if they are too many for rows; else nothing."""
+    """Returns the unsupported cases if there are too many for rows; otherwise nothing."""
     unsupported = [
         case
         for case in cases
@@ -286,7 +286,7 @@ def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
 def latency_cell(case: Case) -> str:
     """Returns the latency with its interval over processes; for one process, with its spread.
 
-    For a script that reports rates it is the rate.
+    For a script that reports rates, returns the rate.
     """
     metrics = case.metrics
     if metrics.median_ms is None:
@@ -305,14 +305,14 @@ def rate_text(throughput: Throughput) -> str:
 
 
 def script_name(result: Result) -> str:
-    """Returns the name of a script, with the environment if several race."""
+    """Returns the name of a script, with the environment if it has a name."""
     definition = result.definition
     where = f"@{definition.environment.name}" if definition.environment else ""
     return f"{definition.model}{where}"
 
 
 def share_text(throughput: Throughput) -> str:
-    """Returns e.g. `0.93 (0.91-0.95)`: the share of its rate alone that a process keeps."""
+    """Returns e.g. `0.93 (0.91-0.95)`: a parallel process's rate, relative to one alone."""
     alone = throughput.alone
     return _figure_text(alone.share, alone.share_interval) if alone else "-"
 
@@ -371,7 +371,7 @@ def _error(metrics: Metrics) -> str:
 
 
 def accuracy_cell(metrics: Metrics) -> str:
-    """Returns a program's score at its model's task, and the float64 model's."""
+    """Returns a program's score on the model's task, and the float64 model's score."""
     accuracy = metrics.accuracy
     if not accuracy:
         return "-"

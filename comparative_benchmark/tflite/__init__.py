@@ -44,7 +44,7 @@ BACKEND = BackendInfo(
             "dynamic-range", "dynamic-range", "int8 weights, activations quantised at run time"
         ),
         _converting(
-            "int8", "int8", "int8 weights and calibrated activations, fp32 inputs and outputs"
+            "int8", "int8", "int8 weights, calibrated int8 activations, fp32 inputs and outputs"
         ),
     ),
     reference="comparative_benchmark.tflite.backend:compute",

@@ -38,8 +38,8 @@ from openxla.benchmark.models.tflite.program import Program
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
 _DIES = (
-    "LiteRT crashes on this model's int8 file (signal {signal}), which happens if a model divides "
-    "values of very different ranges; choose the compiler dynamic-range, or the model in "
+    "LiteRT crashes on this model's int8 file (signal {signal}). Models that divide values with "
+    "very different ranges can cause this; choose the compiler dynamic-range, or the model in "
     "TensorFlow"
 )
 _NOTE = (
@@ -181,7 +181,7 @@ def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, An
     )
     if compiler not in ("native", fitting):
         raise UnsupportedError(
-            f"the case is a file in {precision}, which no compiler can change: choose "
+            f"the file's precision is {precision}, which no compiler can change: choose "
             f"--backend tflite or tflite:{fitting}"
         )
     with phase("prepare"):
@@ -210,7 +210,7 @@ def export_reproducer(task: ExportTask) -> Exported:
         files={"model.tflite": f"program and weights, in {file['precision']}; {file['origin']}"},
         commands=(
             Command(
-                comment="Time it with LiteRT's own tool, which generates its inputs.",
+                comment="Time it with LiteRT's own tool, which generates its own inputs.",
                 arguments=(
                     *("benchmark_model", "--graph=model.tflite"),
                     f"--num_threads={context.threads}",

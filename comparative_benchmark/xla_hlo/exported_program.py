@@ -206,8 +206,6 @@ def check_parameters(
     actual = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
     for index, (takes, gets) in enumerate(zip(actual, expected, strict=False)):
         if takes != gets:
-            raise TypeError(
-                f"parameter {index} of the program is {takes}, but its argument is {gets}"
-            )
+            raise TypeError(f"program parameter {index} is {takes}, but its argument is {gets}")
     if len(actual) != len(expected):
         raise TypeError(f"the program has {len(actual)} parameters, but {len(expected)} arguments")

@@ -465,7 +465,7 @@ def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_
 def test_a_float32_table_is_remarked(prepared, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
     remark = prepared("net.py:Table")["remark"]
-    assert remark == "parts of the model compute in float32, regardless of the type of its weights"
+    assert remark == "parts of the model compute in float32, regardless of the weights' type"
 
 
 def test_a_float64_model_names_the_way_out(prepared, tmp_path):

@@ -146,7 +146,7 @@ def assert_proved(run, *competitors):
 
 def assert_in_doubt(answer, routes):
     assert answer["type"] != "error", answer
-    why = f"its truth is in doubt: {routes} differ by 0.001 of the scale at the program (output 0)"
+    why = f"its truth is in doubt: {routes} differ by 0.001 times the scale at the program"
     assert answer["without_float64"].startswith(why)
     assert answer["truth_check"]["in_doubt"][0]["operator"] == "the program"
 
@@ -585,7 +585,7 @@ def test_keras_files_are_widened_and_what_is_none_gives_the_reason(files_of, pre
     for name, words in (
         ("lambda.keras", "the layer 'twice' is a Lambda, which is code"),
         ("cut.keras", "is not a complete Keras file"),
-        ("sequential.weights.h5", "holds only weights"),
+        ("sequential.weights.h5", "contains only weights"),
     ):
         with pytest.raises(user_models.UserModelError, match=words):
             user_models.find_cases(name, user_models.ModelOptions(folder=folder))

@@ -132,7 +132,7 @@ def test_a_plugin_judges_neither_itself_nor_its_rivals(tmp_path, environment):
     assert source["backend"] == "pt_inductor"
     assert source["built_in"]
     assert "Use pt_inductor:eager" in done.out
-    assert "Judged by" not in done.out
+    assert "Truth computed by" not in done.out
 
     # A truth whose maker is unknown is made again.
     (manifest,) = (tmp_path / "root" / "workloads").glob("*/manifest.json")
@@ -158,11 +158,11 @@ def test_a_plugin_that_judges_alone_agrees_and_has_no_rank(tmp_path, environment
         "distribution": "ggml_one",
         "built_in": False,
     }
-    assert "computed by its own package, ggml_one" in found["ggml_one"]["not_ranked"]
+    assert "computed by ggml_one, the backend's own package" in found["ggml_one"]["not_ranked"]
     assert "not_ranked" not in found["ggml_two"]
     assert all("plug-in ggml_one" in metrics["without_float64"] for metrics in found.values())
     assert "agreed" in done.out
-    assert "Judged by the plug-in backend ggml_one from ggml_one: ggml_one:half" in done.out
+    assert "by the plug-in backend ggml_one (package ggml_one): ggml_one:half" in done.out
     assert "Use ggml_two:half" in done.out
     assert "Not ranked: ggml_one:half" in done.out
 

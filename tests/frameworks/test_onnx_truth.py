@@ -268,7 +268,7 @@ def test_an_output_is_not_wrong_by_a_truth_in_doubt(onnx_run, tmp_path):
     assert statuses(second) == {"openvino": "unsupported"}, second.out + second.err
     record, _ = metrics(second, "openvino")
     assert (
-        "truth in doubt: one and other differ by 0.5 of the scale at Softmax (it)"
+        "truth in doubt: one and other differ by 0.5 times the scale at Softmax (it)"
         in (record["reason"])
     )
 

@@ -69,7 +69,7 @@ def test_outputs_are_held_as_asked_or_the_reason_is_reported(framework, runs, mo
             assert metrics["program"]["outputs"] == mode
         else:
             assert record["status"] == "unsupported", name
-            assert f"outputs cannot be {mode} here: " in record["reason"]
+            assert f"{mode} outputs are not supported here: " in record["reason"]
 
 
 def test_each_stack_tells_its_threads_and_the_process_the_rest(runs):

@@ -254,7 +254,7 @@ def test_what_a_replay_would_write_over_is_copied(on_gpu):
 
 
 def test_parts_of_a_generation_are_not_measured_as_cuda_graphs(on_gpu):
-    with pytest.raises(UnsupportedError, match="each step needs a separate graph"):
+    with pytest.raises(UnsupportedError, match="each step needs its own graph"):
         on_gpu(compiler="inductor", options=("cuda-graphs",)).generation_parts()
 
 

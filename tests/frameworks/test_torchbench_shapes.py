@@ -397,7 +397,7 @@ UNSUPPORTED = {
     ("returns_not_implemented", "train"): "inference only",
     ("data_not_there", "eval"): "data: .*coco/x does not exist",
     ("asks_for_install", "eval"): "data: please run install.py again",
-    ("sibling_not_there", "eval"): "code from the folder not_beside, which is not next to it",
+    ("sibling_not_there", "eval"): "code from not_beside, but no folder not_beside is next to it",
     ("wants_cuda", "eval"): "needs an NVIDIA GPU",
     ("wants_a_package", "eval"): "cbs_not_there, imported by wants_a_package but not",
     ("wants_what_lacks_a_package", "eval"): "cbs_not_there, imported by package dance but not",

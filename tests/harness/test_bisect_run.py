@@ -417,4 +417,4 @@ def test_one_backend_at_a_time(bisect, tmp_path):
         backend="test_numpy,jax_xla",
     )
     assert done.code == 1
-    assert "--backend names 2 backends; expected one" in done.err
+    assert "--backend selects 2 backends, expected one" in done.err

@@ -113,7 +113,7 @@ def test_a_slowdown_of_an_unchanged_program_is_the_machines(document, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "unclear" in done.stdout
     assert "so the machine caused the +10 % difference" in " ".join(done.stdout.split())
-    lines = [line for line in done.stdout.splitlines() if not line.startswith("Judged by")]
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("Truth computed by")]
     *_, floor, withheld, last = lines
     assert floor == "noise floor: 1 unchanged program differs by 10 %"
     assert "--count-unchanged" in withheld

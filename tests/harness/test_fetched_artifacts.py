@@ -274,7 +274,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
 def test_a_lock_of_another_model_is_reported(machine, lock, locks):
     manifests.update_lock_file(locks / "toys.json", {"TOY_FLOODS": lock})
     run = machine.run(*TOYS, "-name", "models/TOY_FLOODS/.+")
-    refused(run, f"the locked URL contains {MODEL}: lock ")
+    refused(run, f"the locked URL is for {MODEL}: lock ")
 
 
 def test_a_damaged_lock_file_ends_the_run_before_it_begins(machine, lock, locks):
@@ -415,7 +415,7 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        ("no/such/folder", "manifest.json lists the digest of each file"),
+        ("no/such/folder", "a manifest.json with the digest of each file"),
         (MODEL, "the manifest is for the model TOY_NONE"),
         ("../%", "HTTP 404"),
         ("a b", "contains spaces"),

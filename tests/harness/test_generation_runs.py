@@ -74,7 +74,7 @@ def test_what_is_compiled_for_the_verification_is_no_compile_time(records):
 def test_a_fault_behind_a_near_tie_is_found(records, fault, fed):
     record = records[f"TWINS_{fault}"]
     assert (record["status"], record["phase"]) == ("wrong_output", "verify_rest")
-    assert record["reason"].startswith(f"fed with {fed} tokens, sequence ")
+    assert record["reason"].startswith(f"when fed {fed} tokens: sequence ")
 
 
 def test_prefill_and_decode_are_measured_apart(records):

@@ -113,7 +113,7 @@ def test_what_the_first_processes_gave_is_said_before_the_race_is_over(race):
     [look] = [line for line in race.err.splitlines() if line.startswith("first processes: ")]
     # Failed and unsteady competitors are not mentioned.
     assert len(re.findall(r"test_numpy:direct \(pytorch\) [\d.]+ ms", look)) == 2
-    assert look.endswith("; verdicts need at least 3 of each")
+    assert look.endswith("; verdicts need at least 3 per competitor")
     assert race.err.index(look) < race.err.index("TOY_BUSY  test_numpy:")
 
 

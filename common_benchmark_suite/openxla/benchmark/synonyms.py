@@ -84,5 +84,5 @@ def competitor(text: str) -> str:
     bare, plus, options = name.partition("+")
     own = backend(bare)
     if ":" in own and separator:
-        raise ValueError(f"{bare} is a compiler of {own.partition(':')[0]}; remove {rest!r}")
+        raise ValueError(f"{bare} already means {own}; remove {separator + rest!r}")
     return f"{own}{plus}{options}{separator}{rest}"

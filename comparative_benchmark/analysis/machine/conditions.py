@@ -79,7 +79,7 @@ class Snapshot:
 
 @attrs.frozen(kw_only=True)
 class Totals:
-    """Sums over one or more blocks.
+    """Sums over one or more blocks, from which `Conditions` is computed.
 
     Attributes:
       own_cpu_ms, wall_ms: CPU and wall time of the blocks themselves.
@@ -90,8 +90,8 @@ class Totals:
       foreign_ms, steal_ms: CPU time used by other processes, and by other virtual machines. May be
         negative because of tick errors.
       error_ms: one standard error of `foreign_ms` and of `steal_ms`.
-      throttled_ms: for how long a CPU quota stopped CPUs.
-      thermal_throttles: how often heat slowed CPUs down.
+      throttled_ms: how long a CPU quota stopped CPUs.
+      thermal_throttles: how many times heat slowed CPUs down.
       involuntary_switches: involuntary context switches of all threads.
     """
 
@@ -116,7 +116,7 @@ class Conditions:
       cpu_wall_ratio: the process's CPU time divided by wall time; n for n threads that never wait.
       foreign_cpu_share, steal_share: fraction of the CPU time in the affinity mask that was used by
         other processes, or by other virtual machines.
-      throttled_ms: for how long a CPU quota stopped CPUs.
+      throttled_ms: how long a CPU quota stopped CPUs.
       mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs in the affinity mask: over start and
         end, at the start, and at the end; None in most virtual machines.
       gpus_at_start, gpus_at_end: clocks of all GPUs, and other users of the GPU in use; empty

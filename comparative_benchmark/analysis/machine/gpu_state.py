@@ -127,7 +127,7 @@ class GpuClocks:
       index: index in nvidia-smi, which `CUDA_VISIBLE_DEVICES` does not change.
       sm_mhz: clock frequency of the multiprocessors.
       held_back_by: reasons why this frequency is not higher; empty without a relevant reason.
-      used: whether this is the first GPU that CUDA shows to the process. The attributes below are
+      used: whether this is the first GPU that is visible to the process. The attributes below are
         set only for this GPU; if it is divided, they describe the part in use.
       mig: whether the GPU is divided into MIG instances.
       memory_used_bytes, memory_total_bytes: memory used by all processes, and total memory.

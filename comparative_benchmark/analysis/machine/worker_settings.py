@@ -184,7 +184,7 @@ def allocator() -> str | None:
         if re.fullmatch(r"libc(\.so\.6|-2\.\d+\.so)", name):
             name = os.confstr("CS_GNU_LIBC_VERSION") or name
         inside = any(thread.startswith("jemalloc_bg") for thread in threads_by_name())
-        return f"{name}, jemalloc inside" if inside else name
+        return f"{name} with jemalloc" if inside else name
     return None
 
 

@@ -114,7 +114,7 @@ def _jax(jax: Any, data_type: str, size: int) -> Callable[[], Any]:
 def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
     """Returns a `MatMulInteger` of unsigned and signed numbers, with the second factor packed."""
     if not importlib.util.find_spec("onnx"):
-        raise SystemExit("onnx, which writes the program, is not installed")
+        raise SystemExit("onnx is not installed, but is needed to write the program")
     import numpy as np
     from onnx import TensorProto, helper
 

@@ -560,7 +560,7 @@ def _measure_one(
     name = f"{library} {what}"
     if answer.problem:
         # Measurements before a failure count.
-        where = f" after {values['size']}" if "size" in values else ""
+        where = f" after size {values['size']}" if "size" in values else ""
         rates.skipped.append(f"{name}{where}: {answer.problem}")
         say(rates.skipped[-1])
     if not values:

@@ -258,7 +258,7 @@ def paired_ratio(paired: Sequence[Rounds]) -> LogRatio:
       SampleError: no rounds, a single one, or a time that is not a positive finite number.
     """
     if any(len(pair) != 2 for rounds in paired for pair in rounds):
-        raise SampleError("a round lacks one of the two sides")
+        raise SampleError("a round lacks one of the two competitors")
     sides = [checked([[pair[side] for pair in rounds] for rounds in paired]) for side in (0, 1)]
     logs = [np.log(a) - np.log(b) for a, b in zip(*sides, strict=True)]
     return LogRatio(estimate=_mean_of_medians(logs), shared=_terms(logs), processes=len(logs))
@@ -346,7 +346,7 @@ def verdict(
     if interval.low > 1 / (1 + threshold) and interval.high < 1 + threshold:
         return Verdict.SAME, f"the whole interval is within {threshold:.2g} of 1"
     if interval.low <= 1 <= interval.high:
-        return Verdict.UNCLEAR, "the interval contains 1 and exceeds the threshold"
+        return Verdict.UNCLEAR, "the interval contains 1 and extends beyond the threshold"
     if not beyond:
         return Verdict.UNCLEAR, f"the difference does not exceed {threshold:.2g}"
     if processes < CLOSE_VERDICT_PROCESSES and distance <= CLOSE:

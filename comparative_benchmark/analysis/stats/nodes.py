@@ -134,7 +134,7 @@ def class_ratio(by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD) -> N
         by_node=intervals,
         node_variance=node_variance,
         verdict=answer,
-        reason=f"{reason} on this class",
+        reason=f"{reason} for this class",
     )
 
 
@@ -183,7 +183,7 @@ def belongs_to_one_node(
     if without.verdict is (Verdict.SLOWER if means[index] > 0 else Verdict.FASTER):
         return None
     reason = (
-        f"only node {node} has a ratio of {math.exp(means[index]):.3g}; the verdict on the other "
+        f"the ratio is {math.exp(means[index]):.3g} only on {node}; the verdict for the other "
         f"{len(others)} nodes is {without.verdict.value}: {without.reason}"
     )
     return OneNode(node=node, interval=whole.by_node[node], without=without, reason=reason)

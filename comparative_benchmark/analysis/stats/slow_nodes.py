@@ -131,7 +131,7 @@ def slow_nodes(
                     one for one in tests if one.p_value <= limit and one.slowdown >= 1 + threshold
                 ]
                 continue
-            not_compared[canary, node] = f"{reason} are needed to name a slow node"
+            not_compared[canary, node] = f"{reason} are needed to identify a slow node"
     return SlowNodes(named=sorted(nodes, key=lambda one: one.p_value), not_compared=not_compared)
 
 

@@ -352,8 +352,8 @@ def _differences(first: Half, second: Half) -> list[str]:
         before, after = getattr(first, f"{name}_ms"), getattr(second, f"{name}_ms")
         allowed = max(_QUARTILES * after, _STANDARD_ERRORS * _QUARTILE_ERROR * error)
         if abs(before - after) > allowed:
-            quartile = name.replace("_", " ")
-            reasons.append(f"the first half's {quartile} differs by {before / after - 1:+.0%}")
+            quartile, off = name.replace("_", " "), f"{before / after - 1:+.0%}"
+            reasons.append(f"the first half's {quartile} differs by {off} from the second's")
     spreads = sorted((first.mad_ms, second.mad_ms))
     chance = math.exp(_STANDARD_ERRORS * _MAD_ERROR * math.sqrt(2 / first.samples))
     # Spreads below 1 % of the latency may differ by any factor.

@@ -35,7 +35,7 @@ class Accuracy:
 
     Attributes:
       task: short description of the task.
-      metric: `top-1`, the fraction of correct classes, or `perplexity`, for the next token.
+      metric: `top-1`, the fraction of correct classes, or `perplexity` of next-token predictions.
       value: the program's value; None if it is not finite.
       reference: the float64 model's value on the same examples.
       examples: number of examples; for texts, number of predicted tokens.

@@ -399,7 +399,7 @@ def groups_of(
         groups.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
-            name = f"elements at index {index} of the axis of size {shape[axis]}"
+            name = f"elements at index {index} along the axis of size {shape[axis]}"
             groups.append(attrs.evolve(group, name=name, axis=axis, index=index))
     return groups
 

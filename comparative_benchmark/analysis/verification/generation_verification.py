@@ -157,7 +157,7 @@ def verify_same_run(
     own, fed = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
     if problem := _form_problem(own, fed, fed):
         return problem
-    verdict = _judge(own, fed, limits.doubled(), is_fed=True, whose="a run fed with its tokens")
+    verdict = _judge(own, fed, limits.doubled(), is_fed=True, whose="a run fed these tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
 
@@ -357,7 +357,7 @@ def _token_problem(divergence: Divergence, whose: str, problem: str | None) -> s
     if divergence.margin <= divergence.tolerance:
         return problem
     text = (
-        f"token {divergence.token}, but {whose} has {divergence.due_token} by a margin of "
+        f"token {divergence.token}, but {whose} prefers {divergence.due_token} by a margin of "
         f"{divergence.margin:.2g}; only margins up to {divergence.tolerance:.2g} are near-ties"
     )
     return f"{text}; {problem}" if problem else text

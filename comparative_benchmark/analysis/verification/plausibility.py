@@ -169,7 +169,7 @@ def latency_problem(
     median_ms = statistics.median(latencies_ms)
     rate = _FLOPS_PER_CYCLE.get(element_type, _MOST_FLOPS_PER_CYCLE)
     for amount, per_cycle, unit, verb in (
-        (flops, rate, "FLOP", "do the arithmetic of"),
+        (flops, rate, "FLOP", "perform the arithmetic of"),
         (weight_bytes, _BYTES_PER_CYCLE, "bytes", "read the weights of"),
     ):
         least_ms = (amount or 0) / (per_cycle * cpus * _CYCLES_PER_S) * 1e3

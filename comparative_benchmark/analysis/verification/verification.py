@@ -86,7 +86,7 @@ class Verification:
         None if parts are not compared, and in older files.
       sqnr_db: signal-to-quantisation-noise ratio, minimum over all outputs; None if they are not
         verified by this ratio, or if they equal the truth.
-      divergences: for a generating run, the steps at which it left the truth's tokens.
+      divergences: for a generating run, the steps at which its tokens differ from the truth's.
       tokens_fed: for a generating run, the tokens that it continued with: its `own`, or the
         `truth`'s.
     """

@@ -58,7 +58,7 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
                 raise
             raise UnsupportedError(
                 f"{type(model).__name__} loops on the host, and an export would unroll the "
-                "loop: measure the models that it calls instead"
+                "loop: instead, measure the models that the loop calls"
             ) from error
 
 

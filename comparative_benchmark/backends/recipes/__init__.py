@@ -1,4 +1,4 @@
-"""Recipes: ways to compute a model in fewer bits, or with fewer weights.
+"""Recipes: ways to run a model with fewer bits or fewer weights.
 
 A recipe has a name, parameters, a minimum signal-to-noise ratio, and a configuration for the
 library of each backend. It is an option of a compiler, as in `pt_inductor:inductor+int8wo`, so that

@@ -56,7 +56,7 @@ def _integers(values: _Values) -> Grid | None:
 
 _SEMI_SPARSE = Recipe(
     name="semi-sparse",
-    description="the two smallest of every four weights in a row are set to 0 and skipped (2:4)",
+    description="the two smallest of every four adjacent weights are set to 0 and skipped (2:4)",
     min_sqnr_db=5.0,
     rounding=Rounding(weights=Grid("2:4")),
     by_backend={"pt_inductor": library("torchao_semi_sparse")},
@@ -226,7 +226,7 @@ RECIPES = (
     ),
     Recipe(
         name="int8_mixed_precision_training",
-        description="weights in the model's own type; factors of forward and backward products "
+        description="weights in the model's own type; operands of forward and backward products "
         "converted to int8, one scale per row",
         min_sqnr_db=20.0,
         rounding=_BOTH_INT8,
@@ -244,7 +244,7 @@ RECIPES = (
     ),
     Recipe(
         name="float8_tensorwise_training",
-        description="weights in the model's own type; factors of products converted to float8 "
+        description="weights in the model's own type; operands of products converted to float8 "
         "(e4m3; e5m2 for gradients), one scale per tensor",
         min_sqnr_db=14.0,
         rounding=_BOTH_FP8_TENSOR,

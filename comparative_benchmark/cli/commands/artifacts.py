@@ -63,8 +63,8 @@ def generate(options: argparse.Namespace) -> int:
     """Generates the selected artifacts; returns the exit code.
 
     Returns:
-      0 if nothing failed, apart from unsupported exports; 2 if a file gave a wrong output, 1 if an
-      exporter failed (in both cases the manifest gives the reason instead of the file); 3 if no
+      0 if nothing failed, apart from unsupported exports; 2 if a file produced a wrong output, 1 if
+      an exporter failed (in both cases, the manifest has the reason instead of the file); 3 if no
       model is selected.
 
     Raises:
@@ -101,7 +101,7 @@ def generate(options: argparse.Namespace) -> int:
         settings = ExportSettings(run=run_settings, date=_date)
         subjects, failures = selection.subjects(cases, settings.run, screen.preparing)
         for model, ended in failures.items():
-            screen.say(f"{model}: inputs and truth failed in {ended.phase}: {ended.reason}", "red")
+            screen.say(f"{model}: preparation failed in {ended.phase}: {ended.reason}", "red")
         try:
             plans = [generation.plan(subject, types) for subject in subjects]
         except UnknownKindError as error:
@@ -119,7 +119,7 @@ def generate(options: argparse.Namespace) -> int:
 
 
 def exit_code(endings: Sequence[str], *, failed: bool) -> int:
-    """Returns the exit code for the endings of exports, see `generate`."""
+    """Returns the exit code for the endings of exports; see `generate`."""
     if "wrong_output" in endings:
         return EXIT_WRONG
     return EXIT_FAILED if failed or "failed" in endings else EXIT_OK
@@ -160,10 +160,10 @@ def _no_match(name: str | None, every: Sequence[BenchmarkCase]) -> str:
     names = list(dict.fromkeys(case.model.name for case in every))
     letters = re.sub(r"[^A-Za-z0-9_-]", "", name or "")
     nearest = difflib.get_close_matches(letters, names, n=3, cutoff=0.3)
-    lines = [f"no model is named {name!r} (the expression must match the whole name)"]
+    lines = [f"no model name matches {name!r} (the expression must match the whole name)"]
     if nearest:
         lines += ["similar names:", *(f"  {item}" for item in nearest)]
-    return "\n".join([*lines, "`cbs list` prints all models"])
+    return "\n".join([*lines, "to list all models, run `cbs list`"])
 
 
 def publish(options: argparse.Namespace) -> int:
@@ -197,7 +197,7 @@ def publish(options: argparse.Namespace) -> int:
             _write(options.lock, locks, screen)
         else:
             urls = " ".join(lock.url for lock in locks.values())
-            screen.say(f"to use the models: cbs artifacts lock {urls} -o artifacts/locks/NAME.json")
+            screen.say(f"to use them, run: cbs artifacts lock {urls} -o artifacts/locks/NAME.json")
     return EXIT_FAILED if failed else EXIT_OK
 
 
@@ -275,10 +275,10 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
         )
     used = locks_dir()
     if path.absolute().parent != used:
-        screen.say(f"runs read lock files only from {used} (${LOCKS_DIR_VARIABLE})")
+        screen.say(f"runs ignore {path}: move it to {used}, or set ${LOCKS_DIR_VARIABLE}")
     if local := sorted(model for model in entries if not urlsplit(entries[model].url).scheme):
         screen.say(
-            f"{', '.join(local)}: locked to a local path, which other machines cannot fetch from",
+            f"{', '.join(local)}: locked at a local path, which other machines cannot access",
             "yellow",
         )
 
@@ -291,8 +291,8 @@ def _check_beside(path: Path, entries: Mapping[str, LockedModel]) -> None:
         for model in sorted(entries):
             if models.get(model, entries[model]) != entries[model]:
                 raise UsageError(
-                    f"{other} already locks {model} at {models[model].url}; write to that file, "
-                    "or remove its entry"
+                    f"{other} already locks {model} at {models[model].url}; write to that "
+                    "file instead, or remove the entry from it"
                 )
 
 
@@ -360,8 +360,8 @@ def _nothing(name: str | None) -> str:
             "or run `cbs artifacts fetch --url URL`, which does not require a lock"
         )
     return (
-        f"no locked model is named {name!r} (the expression must match the whole name); "
-        f"locked in {directory}: {', '.join(locked[:5])}{' ...' if len(locked) > 5 else ''}"
+        f"no locked model matches {name!r} (the expression must match the whole name); "
+        f"models locked in {directory}: {', '.join(locked[:5])}{' ...' if len(locked) > 5 else ''}"
     )
 
 
@@ -439,19 +439,19 @@ def verify(options: argparse.Namespace) -> int:
         print(json.dumps(document, indent=2))
     else:
         for sha256, names in removed.items():
-            screen.print(f"damaged, removed  {sha256}  {', '.join(names) or 'used by no model'}")
+            screen.print(f"damaged, removed  {sha256}  {', '.join(names) or 'unused'}")
         for path in damaged:
             screen.print(f"damaged  {path}")
         screen.print(
-            f"{objects.files} objects ({human_bytes(objects.size_bytes)}) and {checked} files of "
-            f"workloads and checkpoints: {len(removed) + len(damaged)} damaged"
+            f"checked {objects.files} objects ({human_bytes(objects.size_bytes)}) and {checked} "
+            f"workload and checkpoint files: {len(removed) + len(damaged)} damaged"
         )
     if removed:
         screen.say("run `cbs artifacts fetch` to fetch locked artifacts again")
     if damaged:
         screen.say(
-            "on the next run, damaged workloads are fetched again if they are locked, or generated "
-            "with --generate-artifacts; remove the folder that contains a damaged checkpoint"
+            "the next run fetches damaged workloads again if they are locked; regenerate others "
+            "with --generate-artifacts. If a checkpoint is damaged, remove its folder"
         )
     return EXIT_WRONG if removed or damaged else EXIT_OK
 

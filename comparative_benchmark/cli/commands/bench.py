@@ -73,7 +73,7 @@ def benches(options: argparse.Namespace) -> list[Bench]:
 
 
 def _system(given: Path | None, config_file: Path) -> Path | None:
-    """Returns the path of the system description, searched as milabench does."""
+    """Returns the path of the system description, found by the same rules as in milabench."""
     if given is not None:
         return given
     if configured := os.environ.get(workspace.SYSTEM_VARIABLE):
@@ -87,7 +87,7 @@ def _names(given: Sequence[str]) -> list[str]:
 
 
 def results_path(options: argparse.Namespace) -> Path:
-    """Returns the path of the results file: as given, else in the base folder."""
+    """Returns the path of the results file: the given one, or one in the base folder."""
     given = getattr(options, "results", None) or getattr(options, "output", None)
     return Path(given) if given else workspace.base_dir(options.base) / RESULTS
 

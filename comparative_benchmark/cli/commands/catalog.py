@@ -1,4 +1,4 @@
-"""The catalogue of models and backends: list it, add to it, and check additions."""
+"""Commands that list models and backends, add new ones, and check them."""
 
 import argparse
 import json
@@ -51,7 +51,7 @@ def installed_backends(options: argparse.Namespace) -> int:
             print(f"  {backend.name}:{compiler.name}{choices}  {compiler.description}")
     print("RECIPE is one of:")
     for recipe in recipes().values():
-        where = ", ".join(recipe.by_backend) or "nowhere"
+        where = ", ".join(recipe.by_backend) or "no backend"
         print(f"  {recipe.usage}  {recipe.description} ({where})")
     return EXIT_OK
 

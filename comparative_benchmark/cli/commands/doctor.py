@@ -23,8 +23,8 @@ from openxla.benchmark.installation import root_dir
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
 _NOTHING_UNCHANGED = (
-    "--noise-floor: no unchanged program was measured twice. On one machine, with the same "
-    "packages, measure a competitor whose compiled program has a digest (not eager) in two runs"
+    "--noise-floor: no unchanged program was measured twice. Run a competitor twice, on one "
+    "machine with the same packages; do not use eager, because it has no program to compare"
 )
 
 
@@ -32,21 +32,21 @@ def run(options: argparse.Namespace) -> int:
     """Prints findings, and ceilings and noise floor if requested.
 
     Returns:
-      0; 1 if ceilings could not be measured or results not be read; 3 if the results contain no
-      unchanged program; with `strict`, 2 on a warning or problem.
+      0; 1 if ceilings could not be measured or results could not be read; 3 if the results
+      contain no unchanged program; with `strict`, 2 on a warning or problem.
     """
     errors = Screen(stderr=True, highlight=False, soft_wrap=True)
     threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
-            f"cbs: --threads must be from 1 to {usable_cpus()} (usable CPUs), got {threads}",
+            f"cbs: --threads {threads}: expected 1 to {usable_cpus()} (number of usable CPUs)",
             file=sys.stderr,
         )
         return EXIT_FAILED
     if options.device not in roofs.ACCELERATORS:
         known = ", ".join(roofs.ACCELERATORS)
         print(
-            f"cbs: ceilings are unavailable for -device {options.device!r}; choices are {known}",
+            f"cbs: no ceilings available for -device {options.device!r}; choices are {known}",
             file=sys.stderr,
         )
         return EXIT_FAILED
@@ -110,7 +110,7 @@ def as_json(
 ) -> dict[str, object]:
     """Returns findings, ceilings and noise floor as JSON.
 
-    Ceilings are null if they were never measured; those of a GPU, unless they are measured now.
+    Ceilings are null if they were never measured. GPU ceilings are null unless measured now.
     """
     return {
         "findings": [attrs.asdict(finding) for finding in findings],
@@ -175,7 +175,7 @@ def _digits(value: float) -> str:
 
 
 def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
-    """Returns the clock of a GPU and what limited it."""
+    """Returns a GPU's clock, with the reasons that limited it."""
     clock = "unknown clock" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
     return f"{clock}, held back by {', '.join(rate.held_back_by)}" if rate.held_back_by else clock
 

@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a subcommand.
 
     Raises:
-      UsageError: the description is invalid, or the scheduler does not answer.
+      UsageError: the description is invalid, or the scheduler does not respond.
     """
     hosts: dict[str, Callable[[argparse.Namespace], int]] = {
         "node": _node,
@@ -102,7 +102,7 @@ def _print_submitting(done: Submitting) -> int:
         later = (
             "a queued job will submit them later"
             if done.continues
-            else "submit again when the queue has room"
+            else "run the command again when the queue has room"
         )
         print(f"the queue is full: {_many(done.left, 'job')} not submitted; {later}")
     if done.refused:
@@ -195,7 +195,7 @@ def _merge(
     for file, reason in done.damaged.items():
         print(f"damaged: {file}: {reason}")
     for file in done.foreign[:_MOST_SHOWN]:
-        print(f"foreign: {file}")
+        print(f"not from any job: {file}")
     return done
 
 
@@ -204,11 +204,11 @@ def _print_missing(plan: Plan, done: collecting.Collected, status: Mapping[str, 
     for job in missing[:_MOST_SHOWN]:
         print(f"missing: {_line(job, status[job.key])}")
     if len(missing) > _MOST_SHOWN:
-        print(f"missing: {len(missing) - _MOST_SHOWN} more; cbs fleet status --json lists all")
+        print(f"missing: {len(missing) - _MOST_SHOWN} more; see cbs fleet status --json")
 
 
 def _judge(options: argparse.Namespace) -> int:
-    """Returns 2 if a class is significantly slower, 3 if no class can be judged."""
+    """Returns 2 if a class is significantly slower, 3 without any verdict."""
     documents = [read_document(path) for path in options.results]
     if options.since is not None:
         before = read_document(options.since)
@@ -259,7 +259,7 @@ def _export(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> in
 
 
 def _exit_code(status: Mapping[str, Standing]) -> int:
-    """Returns 0 if all jobs are done, 4 if some are on the way, 1 or 3 if some have no result."""
+    """Returns 0 if all jobs are done, 4 if some are unfinished, 1 or 3 if some have no result."""
     states = {item.state for item in status.values()}
     if states & WITHOUT_RESULT:
         return EXIT_FAILED

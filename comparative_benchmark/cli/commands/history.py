@@ -68,7 +68,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     records = queries.records(database, which)
     if options.format == "parquet":
         if options.output is None:
-            raise UsageError("Parquet cannot be printed; name a file with -o")
+            raise UsageError("Parquet cannot be printed; add -o FILE")
         try:
             with _replacing(options.output) as path:
                 write_parquet(path, COLUMNS, records)

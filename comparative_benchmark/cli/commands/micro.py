@@ -36,7 +36,7 @@ from openxla.benchmark.operators import guide_functions
 ALL = "all"
 # Budgets must be positive; this one is too short for any trial.
 _SPENT_S = 1e-3
-# For each of these options, the options that its file or model defines.
+# Options that conflict with --config or --from-model, which already set their values.
 _DEFINED_BY: Mapping[str, Sequence[str]] = {
     "config": ("backend", "shapes", "dtype", "min_power"),
     "from_model": ("shapes", "dtype", "min_power", "max_power"),
@@ -108,7 +108,7 @@ def _own_cases(
     """Returns the cases of a model from `create_model_and_input_data()`.
 
     Raises:
-      UsageError: it does not create a model of that name, or gradients are requested.
+      UsageError: the function does not create a model with that name, or gradients are requested.
     """
     smallest = min(sizes, key=lambda shape: shape.m * shape.k * shape.n)
     shape = (smallest.m, smallest.k, smallest.n)
@@ -153,7 +153,7 @@ def sweep(options: argparse.Namespace) -> int:
                 "--backward requires --op; in a --config file, set `benchmark_mode: training`"
             )
         if options.from_model is not None:
-            raise UsageError("--config and --from-model cannot be combined")
+            raise UsageError("--config and --from-model cannot be combined; use one of them")
         _refuse_defined(options, "config")
         return _run_guide(options)
     if options.op is None:
@@ -216,7 +216,7 @@ def _outlook(trials: Sequence[Trial], settings: RunSettings) -> list[str]:
 
 
 def _run_guide(options: argparse.Namespace) -> int:
-    """Runs a file of the guide, and writes the guide's tables next to the results."""
+    """Runs a file from torchao's guide, and writes the guide's tables next to the results."""
     config = read(options.config, highest=options.max_power)
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     for path in (csv_file, json_file):

@@ -1,4 +1,4 @@
-"""`cbs parity`: runs a matrix according to the options."""
+"""`cbs parity`: runs the matrix that the options describe."""
 
 import argparse
 import datetime
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def exit_code(results: Sequence[CellResult], judgement: expected_failures.Judgement) -> int:
-    """Returns the exit code of a matrix, see `run`."""
+    """Returns the exit code of a matrix; see `run`."""
     statuses = {r.status for r in results if _ending(r) not in judgement.expected}
     if Status.WRONG_OUTPUT in statuses:
         return EXIT_WRONG
@@ -207,7 +207,7 @@ def _frameworks(text: str | None, every: Sequence[BenchmarkCase]) -> list[ModelF
     asked = [name.strip() for name in text.split(",") if name.strip()]
     if unknown := [name for name in asked if name not in by_name]:
         raise UsageError(
-            f"--framework: no models in {', '.join(unknown)}; choices are {', '.join(by_name)}"
+            f"--framework: no models for {', '.join(unknown)}; choices are {', '.join(by_name)}"
         )
     return [by_name[name] for name in asked]
 

@@ -51,7 +51,7 @@ _LATEST = "latest"
 
 
 def compare(options: argparse.Namespace) -> int:
-    """Prints the differences of two results files; returns the code of `compare.exit_code`.
+    """Prints the differences between two results files; returns the code of `compare.exit_code`.
 
     Raises:
       UsageError: a file cannot be read.
@@ -94,13 +94,13 @@ def _comparisons(
 
 
 def show(options: argparse.Namespace) -> int:
-    """Prints the table of a results file; returns 0.
+    """Prints the table for a results file; returns 0.
 
     Raises:
       UsageError: the file cannot be read.
     """
     document = read_document(options.results)
-    # Ceilings of the measuring machine, if that was this one.
+    # Ceilings are known only if this machine produced the results.
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
     cases = cases_of(document)
     if not cases:
@@ -121,7 +121,7 @@ def _unfinished(results: Path) -> str:
     if not entries:
         return ""
     trials = len({entry.key for entry in entries})
-    return f"; {len(entries)} processes for {trials} trials are saved: continue with --resume"
+    return f"; {len(entries)} processes for {trials} trials are saved; to continue, use --resume"
 
 
 def report(options: argparse.Namespace) -> int:
@@ -274,7 +274,7 @@ def write(exported: Exported, output: str) -> list[Path]:
 def _write_directory(exported: Exported, output: str) -> list[Path]:
     directory = Path(output)
     if output == _STANDARD_OUTPUT or directory.is_file():
-        raise UsageError("this format consists of several files; choose a directory with -o")
+        raise UsageError("this format consists of several files; choose a directory with -o DIR")
     paths = []
     for name, content in exported.files.items():
         path = directory / name
@@ -300,7 +300,7 @@ def import_(options: argparse.Namespace) -> int:
     """Imports the files.
 
     Returns:
-      0 if everything was read, 3 if a part was refused, 1 if nothing could be read.
+      0 if everything was read, 3 if some results were refused, 1 if nothing could be read.
 
     Raises:
       UsageError: the history cannot be opened or written.

@@ -63,7 +63,7 @@ def run(
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,
-            # Measuring takes a minute or two, too long for a run with a budget.
+            # Measuring takes one to two minutes, too long for a run with a budget.
             measure=isinstance(measured.settings.sampling, SamplingRule)
             and measured.settings.budget_s is None,
             say=console.say,

@@ -117,10 +117,10 @@ def explain(options: argparse.Namespace) -> int:
     """Prints where the slower competitor loses time.
 
     Returns:
-      0; 1 if one of them cannot be profiled, with a message.
+      0; 1 if a competitor cannot be profiled; the reason is printed.
 
     Raises:
-      UsageError: the results are missing, or the cases or packages that produced them are.
+      UsageError: the results, or the cases or packages that produced them, are missing.
       DefinitionError: see `catalog`.
     """
     if options.again and options.no_profiling:

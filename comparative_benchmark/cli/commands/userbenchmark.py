@@ -102,7 +102,7 @@ def _compare(options: argparse.Namespace) -> int:
             runs = min(map(len, sides))
             _write(options.markdown, changes.as_markdown(headline, rows, runs))
     elif options.markdown:
-        raise UserbenchmarkError("--markdown requires two folders of metrics files")
+        raise UserbenchmarkError("--markdown requires two directories of metrics files")
     else:
         control, treatment = _two_documents(options)
         signals = changes.compare(_benchmark_of(control["name"], options), control, treatment)
@@ -126,7 +126,7 @@ def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
         paths = _last_two(options.files[0], options)
     else:
         raise UserbenchmarkError(
-            "compare requires one NAME, two metrics files, or two folders of metrics files"
+            "compare requires one NAME, two metrics files, or two directories of metrics files"
         )
     control, treatment = (read_metrics(path) for path in paths)
     return control, treatment
@@ -140,7 +140,7 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
     if len(paths) < 2:
         raise UserbenchmarkError(
             f"compare requires two metrics files, but {output} has {len(paths)}; "
-            f"run `cbs userbenchmark run {name}`"
+            f"to add one, run `cbs userbenchmark run {name}`"
         )
     print(printable(f"control: {paths[0]}\ntreatment: {paths[1]}"), file=sys.stderr)
     return paths

@@ -65,15 +65,15 @@ def _add_bench_selection(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="YAML file with the benchmarks (default: $MILABENCH_CONFIG)",
+        help="YAML file that defines the benchmarks (default: $MILABENCH_CONFIG)",
     )
     add(
         *("--base", "--root"),
         dest="base",
         type=Path,
         metavar="DIR",
-        help="directory for environments, data and runs (default: $MILABENCH_BASE, or milabench in "
-        "the artifact root)",
+        help="directory for environments, data and runs (default: $MILABENCH_BASE, or milabench/ "
+        "in the artifact root)",
     )
     add(
         "--use-current-env",
@@ -92,7 +92,7 @@ def _add_bench_selection(parser: argparse.ArgumentParser) -> None:
         "--system",
         type=Path,
         metavar="FILE",
-        help="milabench's YAML file for the machine (default: $MILABENCH_SYSTEM, or CONFIG.system)",
+        help="milabench file describing the machine (default: $MILABENCH_SYSTEM or CONFIG.system)",
     )
     for name, what in (("select", "use only"), ("exclude", "skip")):
         add(
@@ -100,7 +100,7 @@ def _add_bench_selection(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar="NAME[,NAME]",
-            help=f"{what} these benchmarks: names, groups, install groups, tags or directories",
+            help=f"{what} benchmarks with this name, group, install group, tag or directory",
         )
 
 
@@ -146,8 +146,8 @@ def _add_bench_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--alone",
         action="store_true",
-        help="also run one process alone if a benchmark runs several in parallel, to show how much "
-        "they slow each other down",
+        help="if a benchmark runs several processes in parallel, also run one alone, to show how "
+        "much they slow each other down",
     )
     add(
         "--auto-batch",
@@ -169,7 +169,8 @@ def _add_pin(parser: argparse.ArgumentParser) -> None:
     _add_bench_selection(parser)
     _add_variant(parser)
     add = parser.add_argument
-    add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE")
+    text = "constraints file for pip-compile; may be repeated"
+    add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE", help=text)
     add("--from-scratch", action="store_true", help="ignore the existing lock file")
     add(
         "--pip-compile",
@@ -182,8 +183,8 @@ def _add_pin(parser: argparse.ArgumentParser) -> None:
 
 def _add_bench_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("old", type=Path, metavar="OLD", help="results file to compare with")
-    add("new", type=Path, metavar="NEW", help="results file to judge")
+    add("old", type=Path, metavar="OLD", help="baseline results file")
+    add("new", type=Path, metavar="NEW", help="results file to compare with the baseline")
     add_options(parser, "threshold", "json")
 
 
@@ -207,7 +208,7 @@ def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for action in actions.choices.values():
         action.add_argument(
-            "--directory", type=Path, help="directory of userbenchmarks (default: userbenchmark/)"
+            "--directory", type=Path, help="userbenchmarks directory (default: userbenchmark/)"
         )
 
 
@@ -221,7 +222,7 @@ def _add_name_and_arguments(parser: argparse.ArgumentParser) -> None:
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="ARGS",
-        help="arguments to pass to the userbenchmark's function run(args)",
+        help="arguments to pass to the userbenchmark's run(args) function",
     )
 
 
@@ -231,7 +232,7 @@ def _add_output_folder(parser: argparse.ArgumentParser) -> None:
         "output",
         metavar="DIR",
         help="directory to write to (default: .userbenchmark/ next to --directory; for bisect, a "
-        "directory in results/bisect/)",
+        "subdirectory of results/bisect/)",
     )
 
 
@@ -240,14 +241,14 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="metrics files to compare, control and treatment. Instead of two files, you can give "
-        "one NAME, to compare its last two runs, or two directories, to compare several runs",
+        help="two metrics files to compare (control and treatment), one NAME to compare its last "
+        "two runs, or two directories to compare all their runs",
     )
     parser.add_argument(
         "--markdown",
         type=Path,
         metavar="FILE",
-        help="file to write a table of all metrics to; requires two directories",
+        help="Markdown file to write, with a table of all metrics; requires two directories",
     )
     text = "regression file to write, in TorchBench's format"
     parser.add_argument("--yaml", type=Path, metavar="FILE", help=text)
@@ -255,7 +256,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "--issue",
         type=Path,
         metavar="FILE",
-        help="file to write the text of a GitHub issue to, if anything changed",
+        help="file for the text of a GitHub issue; written only if anything changed",
     )
     parser.add_argument(
         "--owner",
@@ -271,20 +272,16 @@ def _add_bisect(parser: argparse.ArgumentParser) -> None:
     _add_name_and_arguments(parser)
     add_search_options(parser)
     add = parser.add_argument
-    add("--metric", default=".", metavar="REGEX", help="metrics to judge (default: all)")
+    add("--metric", default=".", metavar="REGEX", help="metrics to test (default: all)")
     add(
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="requirements file for the environments, in addition to the package and the suite's "
-        "requirements",
+        help="requirements file to install in each environment, in addition to the package and "
+        "the suite's requirements",
     )
-    add("--runs", type=int, default=3, metavar="N", help="number of runs per side (default: 3)")
-    add_options(
-        parser,
-        "timeout",
-        default=None,
-        help="time limit in seconds for each run (default: no limit)",
-    )
+    add("--runs", type=int, default=3, metavar="N", help="number of runs per version (default: 3)")
+    text = "time limit in seconds for each run (default: no limit)"
+    add_options(parser, "timeout", default=None, help=text)
     add_options(parser, "json")
     _add_output_folder(parser)

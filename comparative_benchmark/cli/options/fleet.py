@@ -7,7 +7,7 @@ from comparative_benchmark.cli.options.parsing import add_options
 
 _ACTIONS = {
     "plan": "print the jobs and batches, without submitting anything",
-    "submit": "submit all jobs that have not been submitted yet, without waiting for them",
+    "submit": "submit all jobs that have not been submitted yet, without waiting for results",
     "status": "print the state of the jobs",
     "collect": "merge finished results into one results file",
     "resume": "resubmit jobs that ended without a result",
@@ -35,7 +35,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
             "--campaign",
             default="",
             metavar="NAME",
-            help="name of the campaign; a new name measures everything again",
+            help="campaign name; choose a new one to measure everything again",
         )
         if name in ("plan", "status"):
             action.add_argument("--json", action="store_true", help="print JSON")
@@ -58,7 +58,7 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--longer",
                 action="store_true",
-                help="also resubmit jobs that exceeded the time limit, once, with twice the limit",
+                help="also resubmit jobs that exceeded the time limit (once, with twice the limit)",
             )
     _add_judge(actions.add_parser("judge", help="print verdicts for each class, and slow nodes"))
     listed = _Listed(actions.choices or {})
@@ -83,15 +83,15 @@ def _add_export_arguments(action: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="new directory to write the batches and the tool's input file to",
+        help="new directory for the batches and the tool's input file",
     )
     action.add_argument(
         "--install",
         metavar="REQUIREMENT",
-        help="requirement that pip installs on GitHub's runners (default: this revision)",
+        help="pip requirement for the suite on GitHub's runners (default: its current revision)",
     )
     action.add_argument(
-        "--image", metavar="NAME", help="container image that contains the suite, for Kubernetes"
+        "--image", metavar="NAME", help="container image with the suite (required for Kubernetes)"
     )
 
 
@@ -101,7 +101,7 @@ def _add_judge(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=Path,
         metavar="FILE",
-        help="judge changes since these older results, instead of competitors against the baseline",
+        help="compare with these older results, instead of comparing competitors with a baseline",
     )
     parser.add_argument(
         "--baseline",

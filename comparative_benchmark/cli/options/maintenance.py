@@ -26,7 +26,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         type=Path,
         metavar="RESULTS.json",
-        help="also compute and save the differences between unchanged programs in these results",
+        help="also save the noise floor: differences between unchanged programs in these results",
     )
     # Accept any number: the command counts the CPUs, and reports a number that is too large.
     add_options(
@@ -39,7 +39,7 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="S",
-        help="time limit in seconds for all ceilings (default: no limit); later ones are skipped",
+        help="time limit in seconds for --ceilings (default: no limit); the rest are skipped",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with code 2 if there is a warning or a problem"
@@ -64,7 +64,7 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--into",
         type=Path,
-        help="checkout to write to (default: the one that contains the current directory)",
+        help="checkout to write to (default: the checkout that contains the current directory)",
     )
 
 
@@ -101,7 +101,7 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         metavar="MODEL",
         help="model, as in `cbs run`, or a directory that `cbs run --save-as` wrote (default: the "
-        "only such directory here)",
+        "only such directory in the current one)",
     )
     parser.add_argument(
         "--backend",
@@ -111,8 +111,8 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install",
         metavar="SPEC",
-        help="requirement that pip installs on GitHub's runners (default: this revision, with the "
-        "extras pt-inductor and onnxruntime)",
+        help="pip requirement for the suite on GitHub's runners (default: its current revision, "
+        "with the extras pt-inductor and onnxruntime)",
     )
 
 
@@ -196,7 +196,7 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
         help="memory limit for each export process, e.g. 8G (default: available memory minus 1G, "
         "divided by --jobs)",
     )
-    add_options(parser, "verbose", help="print log files and tracebacks")
+    add_options(parser, "verbose", help="print log paths and tracebacks")
 
 
 def _add_publish(parser: argparse.ArgumentParser) -> None:
@@ -209,8 +209,8 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "url",
         metavar="URL",
-        help="destination: gs://bucket/folder, file:///folder or a directory. Each of several "
-        "models gets a subdirectory with its name",
+        help="destination: gs://bucket/folder, file:///folder or a directory. If there are "
+        "several models, each gets a subdirectory with its name",
     )
     add_options(parser, "dry_run")
     parser.add_argument(
@@ -241,7 +241,7 @@ def _add_lock(parser: argparse.ArgumentParser) -> None:
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
     _add_model_name(
-        parser, "regular expression that matches a whole model name, or the model's whole case name"
+        parser, "regular expression that matches the whole name of a model or of its case"
     )
     parser.add_argument(
         "--url",
@@ -255,7 +255,7 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
         *spellings("--max-size"),
         type=size,
         metavar="SIZE",
-        help="refuse to fetch more than this size, e.g. 10G (default: as much as fits on the disk)",
+        help="maximum total size of the download, e.g. 10G (default: the free disk space)",
     )
     _add_transfer(parser)
     add_options(parser, "root_dir", metavar="DIR")

@@ -15,8 +15,8 @@ _OTHERS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("--count-unchanged",),
         {
             "action": "store_true",
-            "help": "also report changes in unchanged programs, and changes that the machine can "
-            "explain",
+            "help": "also count performance changes of unchanged programs, and changes that "
+            "the machine may have caused",
         },
     ),
     "threshold": (

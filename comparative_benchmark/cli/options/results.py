@@ -17,8 +17,8 @@ def add_list_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs compare`."""
-    parser.add_argument("old", type=Path, help="results file to compare with")
-    parser.add_argument("new", type=Path, help="results file to judge")
+    parser.add_argument("old", type=Path, help="baseline results file")
+    parser.add_argument("new", type=Path, help="results file to compare with the baseline")
     add_options(parser, "threshold", "count_unchanged")
     parser.add_argument(
         *spellings("--changed-models"),
@@ -30,7 +30,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         action="append",
         metavar="DB_URL|FILE|default",
-        help="earlier results, as in `cbs report`; differences within the run-to-run variation "
+        help="earlier results, as in `cbs report`; differences within their run-to-run variation "
         "count as noise (default: the `cbs history` database, if it exists)",
     )
     add_options(parser, "json")
@@ -79,7 +79,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
         "--since",
         type=Path,
         metavar="OLD.json",
-        help="show changes since these older results, as judged by `cbs compare`",
+        help="show changes since these older results, with the verdicts of `cbs compare`",
     )
     add(
         "--history",
@@ -167,7 +167,8 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of `cbs history`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     importing = actions.add_parser("import", help="add results files, skipping known results")
-    importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
+    add = importing.add_argument
+    add("results", nargs="+", type=Path, metavar="RESULTS.json", help="results files to add")
     _add_database(importing)
     _add_query(actions.add_parser("query", help="print results, oldest first"))
     listing = actions.add_parser("ls", help="list all trends")
@@ -176,8 +177,8 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     _add_regressions(
         actions.add_parser(
             "regressions",
-            help="find results that became slower, larger or wrong, and since when; exit with code "
-            "2 if there are any, 3 if results are missing",
+            help="find results that became slower, larger or wrong, and the first bad run; exit "
+            "with code 2 if there are any, 3 if results are missing",
         )
     )
 
@@ -185,7 +186,8 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_query(parser: argparse.ArgumentParser) -> None:
     _add_filters(parser)
     add = parser.add_argument
-    add("--format", choices=("table", "csv", "json", "parquet"), default="table")
+    formats = ("table", "csv", "json", "parquet")
+    add("--format", choices=formats, default="table", help="output format (default: table)")
     add_options(parser, "output", help="file to write (default: standard output)")
     add(
         "--limit",
@@ -212,7 +214,7 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_threshold,
         metavar="METRIC=FRACTION",
-        help="smallest relative increase that counts, e.g. latency_ms=0.05; may be repeated",
+        help="smallest relative increase to report, e.g. latency_ms=0.05; may be repeated",
     )
     add_options(parser, "count_unchanged", "json")
     add(
@@ -221,7 +223,7 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="regression file to write, in TorchBench's format",
     )
-    add("--issue", type=Path, metavar="FILE", help="file to write the text of a GitHub issue to")
+    add("--issue", type=Path, metavar="FILE", help="file for the text of a GitHub issue")
     add(
         "--name",
         default="comparative-suite",

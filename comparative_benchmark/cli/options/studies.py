@@ -47,7 +47,7 @@ def add_parity_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of cells to run in parallel, each with an equal share of CPUs and memory "
         "(default: one per CPU, with 4G of memory each; 1 on an accelerator). Failed cells run "
-        "again on their own",
+        "again at the end, one at a time",
     )
     add_options(
         parser,
@@ -65,7 +65,7 @@ def add_parity_arguments(parser: argparse.ArgumentParser) -> None:
         "minus 1G)",
     )
     add_options(parser, "json", help="print the cells as JSON")
-    add_options(parser, "verbose", help="print log files and tracebacks")
+    add_options(parser, "verbose", help="print log paths and tracebacks")
 
 
 DATA_TYPES = ("fp32", "bf16", "fp16")
@@ -90,8 +90,8 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="YAML file from torchao's benchmarking guide to run; its CSV and JSON tables are "
-        "written next to -o",
+        help="YAML file from torchao's benchmarking guide to run; the guide's CSV and JSON tables "
+        "are written next to the results file",
     )
     what.add_argument(
         "--op",
@@ -106,8 +106,8 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--from-model"),
         metavar="REGEX",
-        help="regular expression for a case; race its matrix products, as matmul or with "
-        "--op linear, and print how much of its time they explain",
+        help="race the matrix products of the case that matches this regular expression, and print "
+        "their share of the case's latency; they run as matmul, or as linear with --op linear",
     )
     add(
         "--shapes",
@@ -134,8 +134,8 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         "--plot",
         type=Path,
         metavar="FILE",
-        help="chart to write, e.g. FILE.svg: speed-ups over the baseline by shape, and of recipes "
-        "by signal-to-noise ratio",
+        help="chart to write, e.g. FILE.svg: speed-ups over the baseline by shape, and for recipes "
+        "also by signal-to-noise ratio",
     )
     add(
         *spellings("--own-workers"),
@@ -182,7 +182,7 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=count(1),
         metavar="N",
-        help="number of fresh processes per side (default: 3 to 10, depending on the spread)",
+        help="number of fresh processes per version (default: 3 to 10, depending on the spread)",
     )
     add_options(
         parser, *("effect", "trial_budget", "threads", "timeout", "memory_limit", "root_dir")
@@ -230,7 +230,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         help="package to upgrade in lockstep, by default to the same version; may be repeated. "
         "Replaces the built-in companions (jaxlib for jax, IREE's runtime for its compiler)",
     )
-    add("--python", help="Python interpreter for the environments (default: this one)")
+    add("--python", help="Python interpreter for the environments (default: the one running cbs)")
     add(
         "--keep",
         type=int,
@@ -249,15 +249,15 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--everything",
         action="store_true",
-        help="judge all candidates, to find more than one step",
+        help="test all candidates, to find more than one step",
     )
     add(
         "--attempts",
         type=count(1),
         default=2,
         metavar="N",
-        help="number of attempts to judge an unclear candidate, each with twice the processes of "
-        "the one before (default: 2)",
+        help="maximum number of attempts if a result is unclear, each with twice the processes of "
+        "the previous one (default: 2)",
     )
     add(
         "--threshold",
@@ -328,7 +328,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--no-profiling"),
         action="store_true",
-        help="use only stored profiles, without profiling",
+        help="use only stored profiles, without taking new ones",
     )
     _add_recorded_python(parser)
     add_options(parser, "json", "suite", "root_dir")

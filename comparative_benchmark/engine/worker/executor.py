@@ -265,7 +265,7 @@ class Executor:
         backend = self._require_backend()
         runs_ms: list[float] = []
         seen_ms: list[float] = []
-        without = "rotating its inputs does not change them"
+        without = "rotating the inputs does not change them"
         values = [array_files.load(Path(path)) for path in inputs]
         with self._phases.whole("fresh_runs"):
             try:

@@ -87,7 +87,7 @@ def save(
     changed = getattr(module, "changed_weights", lambda *_: contextlib.nullcontext())
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
-    reason = "the shapes of its outputs change"
+    reason = "the output shapes change"
     for seed in range(NEIGHBOUR_COUNT):
         random = np.random.Generator(np.random.Philox(seed))
         try:
@@ -383,7 +383,7 @@ class JudgedBy:
         forced = self.model.verification_inputs(inputs, truth)
         again, same_type = self._due(forced)
         if not np.array_equal(again[TOKENS], truth[TOKENS]):
-            raise RuntimeError("the model chooses other tokens when it is fed with its own tokens")
+            raise RuntimeError("the model chooses different tokens if it is fed its own tokens")
         return same_type
 
 

@@ -332,7 +332,7 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
         )
     except FileNotFoundError as error:
         raise EngineError(
-            f"{program} is not installed; engine slurm requires Slurm's client"
+            f"{program} is not installed; engine slurm requires Slurm's commands"
         ) from error
     except subprocess.TimeoutExpired as error:
         # Bytes even in text mode, but not in all versions of Python.

@@ -37,13 +37,13 @@ from comparative_benchmark.results.record import (
 
 # The test takes 0.1 ms; limit the number of warm-up lengths tried.
 _MOST_TRIES = 64
-TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: only the warm-up that the script skips is removed"
+TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: only the script's own warm-up is excluded"
 
 _LARGEST_FACTOR = 256
 # A smaller gain is noise, and not worth the memory.
 _LEAST_GAIN = 1.02
 
-_NO_NETWORK = "but `run` has no network access; download in prepare.py"
+_NO_NETWORK = "but `run` has no network access; download the data in prepare.py"
 
 # Most severe first.
 _GRAVITY = (

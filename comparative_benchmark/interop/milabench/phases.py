@@ -179,7 +179,7 @@ def pin(
     """
     if variant == UNPINNED:
         raise UsageError(
-            "variant 'unpinned' installs from requirements.in and has no lock; "
+            "variant 'unpinned' installs from requirements.in and has no lock file; "
             "choose an architecture, e.g. --variant cuda"
         )
     wishes = Wishes(
@@ -269,7 +269,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             places = [_with_best_batch(place, how, run_id) for place in places]
         results = _alternate(places, how, run_id)
         if execution.restored(file.path, before):
-            print(f"{bench.name}: modified {file.path}; the file was restored", file=sys.stderr)
+            print(f"{bench.name} modified {file.path}; the file was restored", file=sys.stderr)
         for result in results:
             file.append(result)
             measured.append(result)

@@ -109,7 +109,7 @@ def _provide_utils(root: Path) -> None:
     name = f"{PACKAGE}.utils"
     if importlib.util.find_spec(name) is not None:
         return
-    utils = ModuleType(name, "Functions that userbenchmarks of TorchBench import.")
+    utils = ModuleType(name, "Functions that TorchBench's userbenchmarks import.")
     public = {key: value for key, value in vars(authoring).items() if not key.startswith("_")}
     vars(utils).update(public, REPO_PATH=root)
     sys.modules[name] = utils

@@ -98,7 +98,7 @@ def _options(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         epilog="All other arguments are passed to `cbs run`.",
     )
-    names = f"cases to run (default: {DEFAULT_CASES}), or TorchBench folders"
+    names = f"cases or TorchBench folders to run, as in `cbs run` (default: {DEFAULT_CASES})"
     parser.add_argument("-name", help=names)
     parser.add_argument(
         "--torchbench", action="append", help="TorchBench model folder, as in `cbs run`"

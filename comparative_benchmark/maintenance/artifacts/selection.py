@@ -116,7 +116,7 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -
     own = along(outputs[TOKENS])
     whole = verify_forced_run(outputs, own.truth, own.reference, parameters, data_type=data_type)
     if not whole.passed:
-        return attrs.evolve(whole, reason=f"judged on the program's own tokens: {whole.reason}")
+        return attrs.evolve(whole, reason=f"checked on the program's own tokens: {whole.reason}")
     return attrs.evolve(whole, divergences=verdict.divergences)
 
 

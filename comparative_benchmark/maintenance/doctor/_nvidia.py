@@ -57,7 +57,7 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
         name=f"{name} persistence",
         status={"Enabled": "ok", "Disabled": "warning"}.get(persistence or "", "unknown"),  # type: ignore[arg-type]
         value=f"{row['name']}: {persistence or 'unknown'}",
-        cost="without persistence, the driver unloads between processes: each first run is slower",
+        cost="without persistence, the driver reloads for each process: the first run is slower",
         fix="sudo nvidia-smi -pm 1" if persistence == "Disabled" else "",
         verify=verify,
     )

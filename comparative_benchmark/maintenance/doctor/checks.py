@@ -94,8 +94,8 @@ def smt(system: System) -> Finding:
         name="SMT",
         status="unknown" if active is None else "warning" if shared else "ok",
         value=value,
-        cost="two threads on one core share its execution units: how much each slows down depends "
-        "on the other (a hypervisor may share cores without showing it)",
+        cost="two threads on one core share its execution units: each slows the other by a varying "
+        "amount (a hypervisor may hide that CPUs share a core)",
         fix=f"taskset -c {one_each} cbs run ..." if shared else "",
         # Each core is one line, however many of its threads are ours.
         verify=f"cat {CPU_DIRECTORY}/smt/active; sort -u {system.shell_of_cpus(name)}",
@@ -287,7 +287,7 @@ def memory(system: System) -> Finding:
         name="memory",
         status="unknown" if available is None else "warning" if low else "ok",
         value=value,
-        cost="workers that do not fit in memory are killed, or they are not interleaved",
+        cost="workers that do not fit in memory are killed or not interleaved",
         fix="stop other processes, or choose smaller workloads" if low else "",
         verify=verify,
     )

@@ -86,8 +86,8 @@ def requirement(extras: str) -> str:
     pinned = installation.requirement(extras)
     if pinned is None or "@ git+" not in pinned:
         raise UsageError(
-            "the suite is not on a package index yet, and this copy has no public Git origin; name "
-            f"a revision with --install '{installation.PACKAGE}[{extras}] @ "
+            "the suite is not on a package index yet, and this copy has no public Git origin; "
+            f"choose a revision with --install '{installation.PACKAGE}[{extras}] @ "
             "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
         )
     return pinned
@@ -121,7 +121,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
     if isinstance(place, OwnModule) and place.module:
         if place.root != root:
             raise UsageError(
-                f"{given} cannot be imported from {root}; name the file as PATH.py:CALLABLE"
+                f"{given} cannot be imported from {root}; instead, pass PATH.py:CALLABLE"
             )
         return given, False
     if isinstance(place, OwnModule):
@@ -149,6 +149,6 @@ def _write(path: Path, content: str) -> None:
         with new_file(path, overwrite=False) as temporary:
             temporary.write_text(content, encoding="utf-8")
     except FileExistsError as error:
-        raise UsageError(f"{path} already exists with other content; remove it") from error
+        raise UsageError(f"{path} already exists with other content; remove it first") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -319,7 +319,7 @@ class WorkerChecks:
             )
             for ours, theirs in pairs:
                 if ours.read_bytes() != theirs.read_bytes():
-                    fix = "avoid random numbers, times and set orders that the seed does not fix"
+                    fix = "seed all random numbers, and do not depend on the time or on set order"
                     detail = f"{kind}/{ours.name} differs in a second process"
                     return self._finding("repeatable", "failed", detail, fix)
         return self._finding("repeatable", "ok", "identical bytes in a second process")

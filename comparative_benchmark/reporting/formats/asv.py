@@ -74,7 +74,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
         )
     ]
     if revision == _NO_REVISION:
-        held.append("the git revision is unknown, so the commit is all zeros; asv cannot find it")
+        held.append("the git revision is unknown, so asv cannot find the commit (all zeros)")
     if dirty:
         held.append(f"the checkout had uncommitted changes on top of {revision[:8]}")
     return Exported(

@@ -33,7 +33,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()},
         remarks=remarks_on(
             results,
-            "JUnit has no numeric fields; latencies are text in 'system-out', samples are omitted",
+            "JUnit has no numeric fields: 'system-out' contains latencies as text, but no samples",
         ),
     )
 

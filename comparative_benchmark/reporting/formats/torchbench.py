@@ -199,7 +199,7 @@ def _faults(results: Sequence[PortableResult], metrics: Mapping[str, Any]) -> li
     for result in results:
         wrong = [key for key, value in metrics_of(result).items() if metrics.get(key) != value]
         faults.append(
-            f"metric {wrong[0]!r} is {metrics.get(wrong[0])!r} in the metrics but differs in "
+            f"metric {wrong[0]!r} is {metrics.get(wrong[0])!r} in the metrics, but different in "
             f"{CARRIER}"
             if wrong
             else None

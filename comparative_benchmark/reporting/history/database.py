@@ -145,7 +145,7 @@ def database_url(location: str) -> URL:
     backend = url.get_backend_name()
     if backend == "sqlite":
         if not url.database or url.database == ":memory:":
-            raise HistoryError(f"{location!r} does not name a file")
+            raise HistoryError(f"{location!r} contains no file path; expected sqlite:///PATH")
         return url.set(database=str(Path(url.database).expanduser().absolute()))
     if backend in ("postgresql", "postgres"):
         return url.set(drivername="postgresql+psycopg")

@@ -52,7 +52,7 @@ def read(path: Path) -> Contents:
 def _result(case: Case, identity: str) -> PortableResult:
     result, metrics, run, host = case.result, case.metrics, case.run, case.host
     if run is None or host is None:
-        raise FormatError(f"run {result.run_id} is not in the file, so the result has no time")
+        raise FormatError(f"run {result.run_id} is not in the file, so the result has no date")
     definition, compiled, generation = result.definition, metrics.compile, metrics.generation
     status = result.status.value
     # The database rejects null characters, which may come from a log.

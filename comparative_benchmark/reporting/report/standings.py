@@ -298,7 +298,7 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
     if outcome not in (Verdict.FASTER, Verdict.SLOWER):
         return reason
     certain = not among_all.low <= 1 <= among_all.high
-    return "" if certain else "it is not significant among all pairs of competitors"
+    return "" if certain else "the difference is not significant among all pairs of competitors"
 
 
 def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:

@@ -67,14 +67,14 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
                 reasons.setdefault(reason, []).append(case)
         lines += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     if integers := _names(case for case in good if case.metrics.judged_on_integers):
-        lines.append(f"Judged only on integers, which do not test precision: {integers}.")
+        lines.append(f"Verified only on integers, which do not test precision: {integers}.")
     lines += _changing(good)
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
         source = case.metrics.truth_source
         if source is not UNSET and not source.built_in:
             judged.setdefault(source, []).append(case)
-    lines += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
+    lines += [f"Truth computed by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
     return lines + list(dict.fromkeys(_remarks_on_truths(good)))
 
 
@@ -108,8 +108,8 @@ def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
 
 def _judge(source: TruthSource) -> str:
     if not source.backend:
-        return f"the reference that the model's definition names, from {source.distribution}"
-    return f"the plug-in backend {source.backend} from {source.distribution}"
+        return f"the reference in the model's definition (package {source.distribution})"
+    return f"the plug-in backend {source.backend} (package {source.distribution})"
 
 
 def _cold(case: Case) -> list[CompileProcess]:

@@ -118,7 +118,7 @@ def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[st
     values = [to_numpy(value) for value in running.function(*running.inputs)]
     for place, (one, expected) in enumerate(zip(values, outputs, strict=True)):
         if not np.allclose(one, expected, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
-            return "failed", f"output {place} of the scripted module differs"
+            return "failed", f"output {place} of the scripted module differs from eager mode"
     return "ok", ""
 
 

@@ -183,8 +183,8 @@ class Running:
             outputs = self._judged_outputs(state.leaves(handle[1] if self.one_call else handle[0]))
         if not outputs:
             raise UnsupportedError(
-                f"{self._test} returns no tensor and is not a single call to the module from "
-                "get_module(), so nothing can be verified"
+                f"{self._test} returns no tensor and does not consist of a single call to "
+                "the module from get_module(), so nothing can be verified"
             )
         return tuple(value.detach() for value in outputs)
 
@@ -330,7 +330,7 @@ class Running:
             self._state = None
             return
         self.replayed = True
-        self.why_not_function = "the output differs per call: it is random or depends on state"
+        self.why_not_function = "the output differs between calls: it is random or depends on state"
 
     def _why_not_function(self, calls: Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:

@@ -154,7 +154,7 @@ def _of_base(name: str, folder: Path) -> str | None:
     sibling = inside.partition(".")[0]
     if sibling == folder.name:
         return None
-    return f"{folder.name} imports code from the folder {sibling}, which is not next to it"
+    return f"{folder.name} imports code from {sibling}, but no folder {sibling} is next to it"
 
 
 def _file(error: FileNotFoundError, folder: Path) -> str | None:

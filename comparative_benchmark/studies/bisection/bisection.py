@@ -345,7 +345,7 @@ def as_text(outcome: Outcome, word: str, *, what: str, effort: str, measured: bo
         lines += _cases(outcome.neighbours)
     for bad, good in where.contradictions:
         lines.append(
-            f"the results alternate: {names[bad]} is bad, but the later {names[good]} is good. "
+            f"the results alternate: {names[bad]} is bad, but {names[good]} after it is good. "
             "The change above is the last of several"
         )
     lines += _packages(outcome.neighbours or outcome.ends)
@@ -370,7 +370,7 @@ def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
             f"{subject} became {word} after {last.short} and no later than {first}",
-            f"candidates in between that could not be judged: {between}",
+            f"candidates in between without a clear result: {between}",
         ]
     else:
         lines = [f"{subject} became {word} in {first}; the last good candidate is {last.short}"]
@@ -384,7 +384,7 @@ def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[
         }[neighbours.answer]
         lines.append(
             f"but in a direct comparison, {first.short} {state}: the change came in several small "
-            "steps, or one result is noise. Use --everything to judge every candidate"
+            "steps, or one result is noise. Use --everything to test all candidates"
         )
     return lines
 

@@ -251,7 +251,7 @@ def lock_of(requirements: Path | None, competitors: Sequence[Competitor]) -> str
     """
     backends = {competitor.backend.name: competitor.backend for competitor in competitors}
     if len(backends) != 1:
-        raise UsageError(f"--backend names {len(backends)} backends; expected one")
+        raise UsageError(f"--backend selects {len(backends)} backends, expected one")
     [backend] = backends.values()
     path = requirements or _requirements_file(backend.implementation)
     if path is None:

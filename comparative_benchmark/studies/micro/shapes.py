@@ -125,8 +125,8 @@ def named(name: str, *, lowest: int | None = None, highest: int | None = None) -
         first = usual if lowest is None else lowest
         if not 0 <= first <= last <= MOST_POWER:
             raise UsageError(
-                f"{name}: invalid powers {first} to {last}; expected an ascending range within "
-                f"0 to {MOST_POWER}"
+                f"{name}: invalid powers {first} to {last}; expected an ascending range between "
+                f"0 and {MOST_POWER}"
             )
         return powers.shapes(first, last)
     if name in LAYERS:
@@ -250,6 +250,6 @@ def shares_of_latency(calls: Products, operator: str, results: Sequence[Result])
             )
             yield (
                 f"{competitor} ({framework.value}): {sum(calls.counts.values())} matrix products "
-                f"take {total:.3g} ms alone, {total / medians[competitor, model]:.0%} of the "
-                f"{medians[competitor, model]:.3g} ms that {model} takes"
+                f"take {total:.3g} ms on their own, {total / medians[competitor, model]:.0%} of "
+                f"the {medians[competitor, model]:.3g} ms for {model}"
             )

@@ -152,7 +152,7 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
         return None
     return (
         f"the trial needs about {needed / 2**30:.1f} GiB of memory, including its float64 truth, "
-        f"but the limit is {limit / 2**30:.1f} GiB; set a lower --max-power"
+        f"but the limit is {limit / 2**30:.1f} GiB; reduce --max-power"
     )
 
 

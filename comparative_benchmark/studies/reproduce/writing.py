@@ -320,7 +320,7 @@ _DUE = {
     "wrong_output": "Expect `FAIL`, as in the recorded run.",
     "crashed": "Expect a crash, as in the recorded run.",
     "timeout": "Expect a run at least as long as the recorded run.",
-    "out_of_memory": "Expect the memory use of the recorded run.",
+    "out_of_memory": "Expect the same memory use as in the recorded run.",
     "unsupported": "The suite rejected the case (see above); `run.py` runs it as far as possible.",
 }
 
@@ -438,7 +438,7 @@ def _rule(trial: Trial) -> str:
         "slightly higher for small outputs."
     )
     if generated_tokens(trial.case) is not None:
-        text += " Generated text is judged step by step, up to the first token that differs."
+        text += " Generated text is checked step by step, up to the first token that differs."
     return text
 
 

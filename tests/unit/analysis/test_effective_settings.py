@@ -66,7 +66,7 @@ def test_the_stacks_own_answers_come_first_and_the_rest_is_the_processes():
 def test_malloc_is_glibcs_here_and_a_preloaded_librarys_there(tmp_path):
     if not (expected := os.confstr("CS_GNU_LIBC_VERSION")):
         pytest.skip("needs glibc")
-    assert worker_settings.allocator() in (expected, f"{expected}, jemalloc inside")
+    assert worker_settings.allocator() in (expected, f"{expected} with jemalloc")
     if not (compiler := shutil.which("cc")):
         pytest.skip("needs a C compiler")
     source, library = tmp_path / "malloc.c", tmp_path / "libothermalloc.so"

@@ -72,8 +72,8 @@ def test_every_run_gets_another_input(run):
     ("backend", "values", "reason"),
     [
         (Fake(ValueError("ids are sorted")), np.arange(12), "ValueError: ids are sorted"),
-        (Fake(), np.zeros((3, 4)), "rotating its inputs does not change them"),
-        (Fake(), np.float32(1), "rotating its inputs does not change them"),
+        (Fake(), np.zeros((3, 4)), "rotating the inputs does not change them"),
+        (Fake(), np.float32(1), "rotating the inputs does not change them"),
     ],
 )
 def test_without_any_run_there_is_a_reason(run, backend, values, reason):

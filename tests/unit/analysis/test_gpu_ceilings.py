@@ -568,7 +568,7 @@ def test_doctor_takes_no_longer_than_it_may(monkeypatch, capsys):
 @pytest.mark.parametrize("device", ["pixel-6-pro", "host-tpu"])
 def test_doctor_has_no_ceilings_of_other_devices(capsys, device):
     assert run_doctor("-device", device) == 1
-    assert f"ceilings are unavailable for -device '{device}'" in capsys.readouterr().err
+    assert f"no ceilings available for -device '{device}'" in capsys.readouterr().err
 
 
 def run_doctor(*arguments):

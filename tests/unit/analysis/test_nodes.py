@@ -73,7 +73,7 @@ def test_one_node_has_no_class_verdict():
     found = class_ratio(fleet(1.5))
     assert (found.ratio, found.interval, found.node_variance) == (None, None, None)
     assert found.verdict is Verdict.UNCLEAR
-    assert found.reason == "needs more nodes: 1 node; a verdict needs at least 3 on this class"
+    assert found.reason == "needs more nodes: 1 node; a verdict needs at least 3 for this class"
     assert found.by_node["node0"] == job(1.5).interval()
 
 
@@ -93,14 +93,14 @@ def test_one_node_has_no_class_verdict():
         (
             (1.0, 1.2, 0.9, 1.3, 1.1, 1.0, 1.2),
             Verdict.UNCLEAR,
-            "the interval contains 1 and exceeds the threshold",
+            "the interval contains 1 and extends beyond the threshold",
         ),
     ],
 )
 def test_class_verdicts(ratios, expected, reason):
     found = class_ratio(fleet(*ratios))
     assert found.verdict is expected
-    assert found.reason == f"{reason} on this class"
+    assert found.reason == f"{reason} for this class"
 
 
 def test_two_classes_have_a_verdict_each():
@@ -158,8 +158,8 @@ def test_a_difference_of_one_node_belongs_to_it():
     assert found.interval == job(1.08).interval()
     assert found.without.verdict is Verdict.SAME
     assert found.reason == (
-        "only node node1 has a ratio of 1.08; the verdict on the other 7 nodes is same: the whole "
-        "interval is within 0.01 of 1 on this class"
+        "the ratio is 1.08 only on node1; the verdict for the other 7 nodes is same: the whole "
+        "interval is within 0.01 of 1 for this class"
     )
 
 

@@ -156,7 +156,7 @@ def test_fewer_than_four_nodes_name_none(nodes):
     assert not found.named
     counted = f"{nodes} node{'s' * (nodes > 1)}"
     assert found.not_compared["a", "node0"] == (
-        f"{counted} with readings on the same nights; at least 4 are needed to name a slow node"
+        f"{counted} with readings on the same nights; at least 4 are needed to identify a slow node"
     )
 
 
@@ -165,7 +165,7 @@ def test_fewer_than_three_nights_name_no_node(nights, counted):
     found = slow_nodes({"a": canary(SLOW, nights)})
     assert not found.named
     assert found.not_compared["a", "node0"] == (
-        f"{counted} of readings; at least 3 are needed to name a slow node"
+        f"{counted} of readings; at least 3 are needed to identify a slow node"
     )
 
 

@@ -225,7 +225,7 @@ def test_a_single_sample_is_a_reason():
 
 
 def test_a_round_without_both_sides_is_a_reason():
-    with pytest.raises(SampleError, match="lacks one of the two sides"):
+    with pytest.raises(SampleError, match="lacks one of the two competitors"):
         paired_ratio([[(1.0,), (1.0, 2.0)]])
 
 

@@ -57,7 +57,7 @@ def test_backends_have_the_names_of_their_products(typed, meant):
 
 
 def test_a_compiler_takes_no_second_compiler():
-    with pytest.raises(UnknownBackendError, match="inductor is a compiler of pt_inductor"):
+    with pytest.raises(UnknownBackendError, match="inductor already means pt_inductor:inductor"):
         parse_competitors("inductor:eager", "cpu")
 
 

@@ -11,7 +11,7 @@ def test_who_failed_or_gave_no_times_is_not_named(make_trial, finished):
     wrong[1].add(ProcessRecord(status=Status.WRONG_OUTPUT))
     assert first_look([fast, fast, wrong], 3) == (
         "first processes: jax_xla:xla (jax) 2.5 ms, jax_xla:xla (jax) 2.5 ms; "
-        "verdicts need at least 3 of each"
+        "verdicts need at least 3 per competitor"
     )
 
 

@@ -127,7 +127,7 @@ def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, 
     assert second[2:] == ["-", "-", "12800", "ok"]
     assert third[2:] == ["-", "-", "-", "wrong_output"]
     assert generation_remarks([*records, records[1]]) == [
-        "prefill and decode not measurable for jax_xla:xla: one program"
+        "prefill and decode cannot be timed separately for jax_xla:xla: one program"
     ]
 
 

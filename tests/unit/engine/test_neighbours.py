@@ -45,7 +45,7 @@ def test_a_model_that_cannot_be_changed_gives_the_reason(tmp_path):
 
 
 def test_outputs_of_another_shape_are_no_neighbours(tmp_path):
-    assert save(tmp_path, compute, [np.zeros(5, np.int64)]) == "the shapes of its outputs change"
+    assert save(tmp_path, compute, [np.zeros(5, np.int64)]) == "the output shapes change"
 
 
 def test_many_floating_point_numbers_need_none(tmp_path):

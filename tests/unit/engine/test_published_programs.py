@@ -109,8 +109,8 @@ def test_a_program_for_a_gpu_comes_with_its_weights(trial):
 @pytest.mark.parametrize(
     ("name", "device", "said"),
     [
-        ("iree:cuda", devices.HOST_CPU, "starts from programs for GPUs, not for host-cpu"),
-        ("iree:llvm-cpu", devices.HOST_GPU, "starts from programs for CPUs, not for host-gpu"),
+        ("iree:cuda", devices.HOST_CPU, "from programs for GPUs, but the device is host-cpu"),
+        ("iree:llvm-cpu", devices.HOST_GPU, "from programs for CPUs, but the device is host-gpu"),
         ("iree:cuda", devices.HOST_GPU, "was published without vmfb_cuda with irpa"),
     ],
 )

@@ -130,7 +130,7 @@ def test_a_command_ends_one_that_had_no_answer():
 
 
 def test_a_span_that_ends_before_it_begins_is_refused():
-    with pytest.raises(ValueError, match="execute of toy ends 5 ns before it begins"):
+    with pytest.raises(ValueError, match="toy: execute ends 5 ns before it begins"):
         Timeline().span("toy", "execute", PHASE, 10, 5)
 
 

@@ -108,7 +108,7 @@ def test_a_table_marks_the_share_of_programs_or_gives_the_reason(trial):
     assert share == ["~25 %"]
     assert "separately compiled programs" in of_programs
     assert none == ["-"]
-    assert why == "parts of a step not measurable for jax_xla:xla: no such calls"
+    assert why == "the parts of a step cannot be timed separately for jax_xla:xla: no such calls"
 
 
 def test_batches_of_one_network_scale_from_the_smallest():

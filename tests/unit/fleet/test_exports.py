@@ -206,7 +206,7 @@ def test_fleets_that_github_cannot_run(export, capsys, words, old, new, message)
 def test_a_copy_without_a_public_origin_needs_a_requirement(export, monkeypatch, capsys):
     monkeypatch.setattr(installation, "requirement", lambda _: None)
     assert export("github")[0] == 1
-    message = "name a revision with --install 'common-benchmark-suite[jax-xla] @ git+https://"
+    message = "choose a revision with --install 'common-benchmark-suite[jax-xla] @ git+https://"
     assert message in capsys.readouterr().err
 
 

@@ -138,7 +138,7 @@ def test_a_refused_class_has_the_reason_of_the_scheduler(fleet, scheduler):
     ("continued", "advice"),
     [
         ([], "a queued job will submit them later"),
-        (None, "submit again when the queue has room"),
+        (None, "run the command again when the queue has room"),
     ],
 )
 def test_a_full_queue(fleet, scheduler, continued, advice):
@@ -235,7 +235,7 @@ def test_collect_names_missing_damaged_and_foreign_files(fleet, execute):
     assert code == 1
     assert lines[0] == "0 new results: r.json"
     assert lines[1].startswith(f"damaged: results/{result.name}: ")
-    assert lines[2] == "foreign: results/notes.txt"
+    assert lines[2] == "not from any job: results/notes.txt"
     assert lines[3].startswith(f"missing: damaged on {node.platform.node()}: w1 (small)")
     assert lines[4].startswith(f"missing: failed on {node.platform.node()}: w2 (small): cbs run")
 

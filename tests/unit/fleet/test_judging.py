@@ -69,7 +69,7 @@ def test_each_class_has_its_own_verdict():
     found = class_verdicts(campaign(scales, classes=("zen4", "icelake")))
 
     assert verdicts(found) == {("zen4", XLA): Verdict.FASTER, ("icelake", XLA): Verdict.SLOWER}
-    assert all(item.reason.endswith("on this class") for item in found)
+    assert all(item.reason.endswith("for this class") for item in found)
     assert [len(item.ratio.by_node) for item in found] == [8, 8]
 
 

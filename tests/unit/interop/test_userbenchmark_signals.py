@@ -251,7 +251,7 @@ def test_folders_of_runs_are_compared_by_the_command_line(tmp_path, capsys):
     assert cli.main(["userbenchmark", "compare", sides[0], str(tmp_path / "none")]) == 1
     assert "contains no metrics-*.json" in capsys.readouterr().err
     assert cli.main(["userbenchmark", "compare", "a", "--markdown", str(table)]) == 1
-    assert "--markdown requires two folders" in capsys.readouterr().err
+    assert "--markdown requires two directories" in capsys.readouterr().err
 
 
 def test_runs_of_two_userbenchmarks_are_not_compared():

@@ -177,7 +177,7 @@ def test_a_relative_path_is_locked_as_an_absolute_one(cbs, tmp_path, locks, monk
     code, _, err = cbs("artifacts", "lock", "store", "-o", locks / "x.json")
     assert code == 0
     assert manifests.read_lock_files()["MODEL"].url == str(tmp_path / "store")
-    assert "other machines cannot fetch from" in err
+    assert "other machines cannot access" in err
 
 
 def test_a_lock_file_elsewhere_says_which_ones_are_read(cbs, tmp_path, locks):

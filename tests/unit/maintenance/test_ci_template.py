@@ -71,7 +71,7 @@ def test_the_workflow_installs_this_revision_and_no_unregistered_name(project):
 def test_a_copy_without_a_public_origin_needs_a_requirement(project, monkeypatch, capsys, origin):
     monkeypatch.setattr(installation, "requirement", lambda _: origin)
     assert main(["ci-template", "net.py"]) == 1
-    assert "name a revision with --install 'common-benchmark-suite[" in capsys.readouterr().err
+    assert "choose a revision with --install 'common-benchmark-suite[" in capsys.readouterr().err
     assert not (project / ".github").exists()
     assert main(["ci-template", "net.py", "--install", "suite @ git+https://x@1"]) == 0
 
@@ -92,7 +92,7 @@ def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
         ([], "`cbs run MODEL --save-as` wrote exactly one folder here; found: none"),
         (["nett.py"], "no such file"),
         (["../outside.py"], "a workflow can use only files in the checkout"),
-        (["json:dumps"], "name the file as PATH.py:CALLABLE"),
+        (["json:dumps"], "instead, pass PATH.py:CALLABLE"),
         (["${{ secrets.KEY }}.py"], "it contains '${{' or an unprintable character"),
         (["net.py", "--backend", "a\nb"], "it contains '${{' or an unprintable character"),
     ],
@@ -112,7 +112,7 @@ def test_another_file_is_not_replaced(project, capsys):
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     assert main(["ci-template", "net.py"]) == 1
-    assert "already exists with other content; remove it" in capsys.readouterr().err
+    assert "already exists with other content; remove it first" in capsys.readouterr().err
     assert path.read_text() == "mine"
 
 

@@ -115,7 +115,7 @@ def test_tokens_behind_a_near_tie_are_judged_along_their_own_text(tmp_path, tmp_
     assert 0 < right.relative_error < 1e-6
     wrong = make(kind("wrong", consumer="run_text_wrong_at_the_end"), twins, tmp_path)
     assert wrong.ending is Ending.WRONG_OUTPUT
-    assert "judged on the program's own tokens" in wrong.reason
+    assert "checked on the program's own tokens" in wrong.reason
 
 
 def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_path, known):

@@ -71,7 +71,7 @@ def test_what_is_there_is_not_touched(tmp_path, capsys):
 def test_nothing_meant_is_3_and_names_the_nearest(tmp_path, capsys):
     assert run("-name", "BERT_TINI_FP32_PT.+", "-o", str(tmp_path)) == 3
     printed = capsys.readouterr().err
-    assert "no model is named 'BERT_TINI_FP32_PT.+'" in printed
+    assert "no model name matches 'BERT_TINI_FP32_PT.+'" in printed
     assert "BERT_TINY_FP32_PT" in printed
 
 
@@ -79,7 +79,7 @@ def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("-name", "TOY_NO_MODULE", "-o", str(out), *TOY, "--types", "inputs") == 1
     assert list(out.iterdir()) == []
-    assert "TOY_NO_MODULE: inputs and truth failed in import: " in capsys.readouterr().err
+    assert "TOY_NO_MODULE: preparation failed in import: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_locations_are_files_and_two_kinds_of_url(tmp_path, monkeypatch):
     ("location", "said"),
     [
         ("mysql://u:secret@h/n", "unsupported database"),
-        ("sqlite://", "does not name a file"),
+        ("sqlite://", "contains no file path"),
         ("://", "is not a database URL"),
         ("postgresql://u:secret@h:port/n", "is not a database URL"),
     ],

@@ -175,7 +175,7 @@ def test_parquet_reads_back(cbs, history, tmp_path):  # noqa: F811
     assert parquet.read_table(empty).num_rows == 0
     code, _, err = cbs("query", "--db", path, "--format", "parquet")
     assert code == 1
-    assert "name a file with -o" in err
+    assert "add -o FILE" in err
 
 
 def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # noqa: F811

@@ -120,7 +120,7 @@ def test_a_mean_must_be_clear_among_all_pairs_of_competitors():
     assert standings.geomean(found, competitors=2).side == "ahead"
     many = standings.geomean(found, competitors=90)
     assert many.side == "even"
-    assert many.doubt == "it is not significant among all pairs of competitors"
+    assert many.doubt == "the difference is not significant among all pairs of competitors"
     assert many.limits[0] < many.low < many.high < many.limits[1]
 
 

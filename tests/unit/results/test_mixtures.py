@@ -42,8 +42,8 @@ def test_a_judge_that_is_not_built_in_is_named():
     plugin = judged("c:d", backend="c", distribution="c-plugin", built_in=False)
     declared = judged("e:f", backend="", distribution="models", built_in=False)
     assert mixture_remarks(cases(ours, plugin, declared)) == [
-        "Judged by the plug-in backend c from c-plugin: c:d (jax).",
-        "Judged by the reference that the model's definition names, from models: e:f (jax).",
+        "Truth computed by the plug-in backend c (package c-plugin): c:d (jax).",
+        "Truth computed by the reference in the model's definition (package models): e:f (jax).",
     ]
 
 

@@ -123,7 +123,7 @@ def test_what_does_not_install_is_skipped_and_named(tmp_path):
     outcome, lines, told = _run(tmp_path, oracle)
     assert not outcome.is_exact
     assert told.startswith("toy became slower after 1 and no later than 4\n")
-    assert "candidates in between that could not be judged: 2, 3" in told
+    assert "candidates in between without a clear result: 2, 3" in told
     assert any(line.endswith("skipped: 2: installation failed") for line in lines)
 
 
@@ -146,7 +146,7 @@ def test_steps_back_and_forth_are_told_when_everything_is_judged(tmp_path):
     oracle = Slowness(_times(1.0, 1.1, 1.0, 1.0, 1.1))
     _, _, told = _run(tmp_path, oracle, everything=True)
     assert "toy became slower in 4; the last good candidate is 3" in told
-    assert "the results alternate: 1 is bad, but the later 2 is good" in told
+    assert "the results alternate: 1 is bad, but 2 after it is good" in told
 
 
 @pytest.mark.parametrize("survived", range(6))

@@ -431,7 +431,7 @@ def test_an_operator_is_unsupported_where_it_is_not_written(monkeypatch):
 
 
 def test_an_operator_is_written_in_one_framework_at_least():
-    with pytest.raises(DefinitionError, match="'half' has no function; give it torch or jax or"):
+    with pytest.raises(DefinitionError, match="'half' has no function; define torch or jax or"):
         _half()
 
 

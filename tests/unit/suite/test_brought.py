@@ -182,7 +182,7 @@ def test_inputs_that_cannot_be_are_reported(text, words):
         ("silent.py:f", "does not define the model's inputs; add a function example_inputs()"),
         ("no.such:f", "no module 'no' on Python's"),
         ("model.onnx", "no such file: "),
-        ("weights.safetensors", "holds only weights; pass the directory"),
+        ("weights.safetensors", "contains only weights; pass the directory"),
         ("weights.pt", "is a pickle"),
         ("empty", "has neither config.json"),
         ("nowhere", "no such file or directory: nowhere"),

@@ -232,7 +232,7 @@ def test_a_directory_with_inputs_by_name_runs_in_pytorch(bert):
     got = find_cases(
         str(bert), ModelOptions(inputs=("input_ids=i32[batch,8]<50",), batch_sizes=(1, 4))
     )
-    assert "runs only in PyTorch: --input names its" in got.remarks[0]
+    assert "runs only in PyTorch: --input uses the argument names" in got.remarks[0]
     assert [case.model.model_parameters["inputs"] for case in got.cases] == [
         "input_ids=i32[1,8]<50",
         "input_ids=i32[4,8]<50",

@@ -127,7 +127,7 @@ def test_what_is_there_is_not_replaced(project):
     [
         (None, "is not a folder"),
         ({}, r"has no \*_definitions.py"),
-        ({"a_definitions.py": "x = 1"}, "has no list ALL_BENCHMARKS"),
+        ({"a_definitions.py": "x = 1"}, "has no ALL_BENCHMARKS list"),
         ({"a_definitions.py": "raise ValueError('gone')"}, "a_definitions.py': ValueError: gone"),
     ],
 )

@@ -116,7 +116,7 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
     ("wanted", "words"),
     [
         ({}, "set 'seq' with --seq-len"),
-        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each of them, got 1"),
+        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each input, got 1"),
         ({"inputs": ("i32[1,8]<9", "f32[1,8,16]")}, f"i32[1,8]<9 has the wrong type: {TAKES}"),
         (
             {"inputs": ("i64[8]<9", "f32[1,8,16]")},
@@ -207,5 +207,5 @@ def test_types_come_from_the_weights(tmp_path):
 
 def test_programs_are_models_and_others_are_named(tmp_path):
     assert is_model("net.onnx", tmp_path)
-    with pytest.raises(UserModelError, match="is compiled by IREE for one device; pass"):
+    with pytest.raises(UserModelError, match="was compiled by IREE for one device; pass"):
         find_cases("net.vmfb", ModelOptions(folder=tmp_path))

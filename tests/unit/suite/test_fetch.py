@@ -297,7 +297,7 @@ def test_a_task_that_hangs_where_no_timeout_reaches_holds_up_nobody(run_python):
     assert done.returncode == 0, done.stderr
     seconds, _, message = done.stdout.partition(" ")
     assert float(seconds) < 5
-    assert message.startswith("stuck: not done within 0.3 s")
+    assert message.startswith("stuck: not finished within 0.3 s")
 
 
 def test_a_directory_is_a_source_too(tmp_path, cache):

@@ -176,7 +176,7 @@ def test_a_server_that_says_after_the_deadline_is_not_waited_for(server, cache):
     server.always["/MODEL/x.bin"] = Fault(
         kind="HTTP 503", status=503, headers={"Retry-After": "3600"}
     )
-    assert refused(server, cache, DeadlineError, "not done within 20 s") < 5.0
+    assert refused(server, cache, DeadlineError, "not finished within 20 s") < 5.0
 
 
 @pytest.mark.parametrize("bit", [0, 800_001, 1_599_999])
@@ -198,7 +198,7 @@ def test_a_flipped_bit_is_seen_and_read_again(server, cache, bit):
 )
 def test_wrong_content_never_gets_the_name(server, cache, name, fault):
     server.always["/MODEL/x.bin"] = fault
-    refused(server, cache, DamagedError, r"expected \d+ bytes with sha256 [0-9a-f]+; read 3 times")
+    refused(server, cache, DamagedError, r"expected \d+ bytes with sha256 [0-9a-f]+; tried 3 times")
     assert not list((cache.directory / "partial").iterdir())
 
 
@@ -253,7 +253,7 @@ def test_a_server_that_hangs_once_is_asked_again(server, cache, where):
 def test_a_server_that_hangs_is_left_at_the_deadline(server, cache, where):
     server.always["/MODEL/x.bin"] = HANGS[where]
     options = attrs.evolve(OPTIONS, deadline_s=0.8)
-    assert refused(server, cache, DeadlineError, "not done within 0.8 s", options) < 3.0
+    assert refused(server, cache, DeadlineError, "not finished within 0.8 s", options) < 3.0
 
 
 @pytest.mark.parametrize("head", [False, True], ids=["body", "header"])
@@ -261,7 +261,7 @@ def test_a_server_that_drips_is_left_at_the_deadline(server, cache, head):
     # Each byte comes within the read timeout; together they would take hours.
     server.always["/MODEL/x.bin"] = Fault(kind="drip", drip_s=0.05, drip_head=head)
     options = attrs.evolve(OPTIONS, deadline_s=0.8)
-    assert refused(server, cache, DeadlineError, "not done within 0.8 s", options) < 3.0
+    assert refused(server, cache, DeadlineError, "not finished within 0.8 s", options) < 3.0
 
 
 def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
@@ -277,7 +277,7 @@ def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
     )
     meter = Meter(total_bytes=60, total_files=1)
     started = time.monotonic()
-    with pytest.raises(DeadlineError, match=r"/x: not done within 0\.6 s"):
+    with pytest.raises(DeadlineError, match=r"/x: not finished within 0\.6 s"):
         download(wanted, cache, Transfer(OPTIONS, stores.deadline, meter))
     assert time.monotonic() - started < 2.0, "all of it takes 3 s"
     assert 0 < cache.partial_path(wanted.sha256).stat().st_size < 60

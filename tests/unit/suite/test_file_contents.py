@@ -146,7 +146,7 @@ def test_a_pointer_in_the_place_of_onnx_weights_or_of_inputs_is_named(tmp_path):
 
 def test_formats_are_known_by_content_under_another_name(tmp_path):
     contents = {
-        "GGUF": (b"GGUF\x03\0\0\0", "is GGUF and holds quantised weights"),
+        "GGUF": (b"GGUF\x03\0\0\0", "is GGUF and contains quantised weights"),
         "tflite": (b"\x1c\0\0\0TFL3", "is a TFLite file; rename it"),
         "hdf5": (b"\x89HDF\r\n\x1a\n", "is HDF5; rename it to end in .h5"),
         "zip": (b"PK\x03\x04", "is a zip archive; unpack it"),
@@ -169,10 +169,10 @@ def test_formats_are_known_by_content_under_another_name(tmp_path):
         ("net.engine", "a TensorRT engine, which runs on one kind of GPU"),
         ("net.mlmodel", "a Core ML model"),
         ("net.mlpackage", "a Core ML model"),
-        ("net.npz", "holds only arrays; pass the file that creates the model"),
-        ("net.msgpack", "holds only Flax weights"),
+        ("net.npz", "contains only arrays; pass the file that creates the model"),
+        ("net.msgpack", "contains only Flax weights"),
         ("net.ort", "ONNX Runtime's own format"),
-        ("net.ckpt", "TensorFlow checkpoint, which holds only weights"),
+        ("net.ckpt", "TensorFlow checkpoint, which contains only weights"),
         ("NET.VMFB", "compiled by IREE"),
     ],
 )
@@ -329,7 +329,7 @@ def test_a_class_that_is_not_in_the_keras_file_is_named(tmp_path, allow_code):
     wrapped = layer("TimeDistributed", "around", layer=layer("Own", "inside", module=None))
     path = keras_archive(tmp_path / "net.keras", wrapped)
     message = refusal(path, allow_code=allow_code)
-    assert "the layer 'inside' is of the class Own, which is not in the file" in message
+    assert "the layer 'inside' has the class Own, which is not in the file" in message
     assert f"returns keras.saving.load_model('{path}')" in message
 
 
@@ -347,7 +347,7 @@ def test_keras_files_that_are_not_whole_are_reported(tmp_path):
         archive.writestr("other", b"")
     assert "a zip archive without config.json" in refusal(path)
     path.with_suffix(".h5").write_bytes(b"\1\2\3\4")
-    assert "is not HDF5, as Keras's .h5 files are" in refusal(path.with_suffix(".h5"))
+    assert "is not HDF5, but Keras's .h5 files are" in refusal(path.with_suffix(".h5"))
 
 
 def test_hdf5_files_hold_a_model_or_weights(tmp_path):
@@ -368,7 +368,7 @@ def test_hdf5_files_hold_a_model_or_weights(tmp_path):
     with h5py.File(path, "w") as file:
         file.create_group("layers")
         file.create_group("vars")
-    assert "holds only weights: it has no model_config" in refusal(path)
+    assert "contains only weights: it has no model_config" in refusal(path)
 
 
 def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
@@ -385,7 +385,7 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
         names = [case.model.name for case in result.cases]
         assert names == [f"{n}_FP32_ONNX_BATCH{b}" for n in ("A", "B_1") for b in (1, 2)]
         remarks = " ".join(result.remarks)
-        assert "b_1.onnx is left out: another file is also called models/B_1_FP32_ONNX" in remarks
+        assert "b_1.onnx is left out: the case models/B_1_FP32_ONNX already exists" in remarks
         assert "cut.onnx is left out: " in remarks
         assert "pointer.onnx is left out: " in remarks
         assert "is a Git LFS pointer" in remarks

@@ -80,7 +80,7 @@ def twice():
 
 
 BAD = {
-    "version of the future": ({**document(), "manifest_version": 2}, "this release reads 1"),
+    "version of the future": ({**document(), "manifest_version": 2}, "this release reads only 1"),
     "no version": ({k: v for k, v in document().items() if k != "manifest_version"}, "None"),
     "version true": ({**document(), "manifest_version": True}, "True"),
     "unknown key": ({**document(), "extra": 1}, "extra"),

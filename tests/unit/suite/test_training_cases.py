@@ -129,7 +129,7 @@ def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch)
     assert sized(f"{gpt2}1", 24, tmp_path, monkeypatch) is None
     reason = sized(f"{gpt2}16", 24, tmp_path, monkeypatch)
     assert re.fullmatch(
-        r"the float64 truth for its training steps would need at least [\d.]+ GiB of memory "
+        r"the float64 truth for the training steps would need at least [\d.]+ GiB of memory "
         r"\(124 M weights, batch 16\), but the limit is 24.0 GiB: use a smaller batch, or raise "
         r"--memory-limit",
         reason,
@@ -138,7 +138,7 @@ def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch)
     case = training_cases.named(f"{gpt2}16")
     directory_of(workload_of(case)).mkdir(parents=True)
     assert sized(f"{gpt2}16", 24, tmp_path, monkeypatch) is None
-    assert "its training steps would need" in sized(f"{gpt2}16", 4, tmp_path, monkeypatch)
+    assert "the training steps would need" in sized(f"{gpt2}16", 4, tmp_path, monkeypatch)
 
 
 def test_tiny_steps_fit_into_a_gib_and_masters_cost_memory():

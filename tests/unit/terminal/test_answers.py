@@ -155,7 +155,7 @@ def test_what_is_agreed_says_so_in_table_and_remarks_next_to_the_ranking():
 
 
 def test_a_result_without_a_rank_is_not_recommended():
-    why = "the truth was computed by its own package, judge"
+    why = "the truth was computed by judge, the backend's own package"
     own = record("judge:half", metrics=times(0.1, 0.1, 0.1, not_ranked=why))
     lines = said(own, SLOW)
     assert lines[0].startswith("Use openvino:latency (onnx)")

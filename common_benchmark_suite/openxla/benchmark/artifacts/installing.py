@@ -37,7 +37,7 @@ SECOND_TYPE = "second"
 # File types that make up a workload.
 WORKLOAD_TYPES = frozenset({WORKLOAD_TYPE, "inputs", "outputs", "truth", "reference", SECOND_TYPE})
 _LOCK_TIMEOUT_S = 600.0
-_REPAIR = "publish and lock it again, or run with --generate-artifacts"
+_REPAIR = "publish and lock the model again, or run with --generate-artifacts"
 # Fits the largest models of the suite, with a margin.
 _CHECKPOINT_LIMITS = archives.Limits(total_bytes=256 << 30)
 
@@ -77,7 +77,7 @@ def install_workload(
                     content = contents.get(facts.sha256)
                     if content is None or content.stat().st_size != facts.size_bytes:
                         raise ArtifactError(
-                            f"{where} has no {name} of {facts.size_bytes} bytes with sha256 "
+                            f"{where} has no {name} with {facts.size_bytes} bytes and sha256 "
                             f"{facts.sha256}; {_REPAIR}"
                         )
                     link(content, directory / name)

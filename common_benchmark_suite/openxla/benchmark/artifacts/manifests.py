@@ -246,8 +246,8 @@ def read_lock_files(directory: Path | None = None) -> dict[str, LockedModel]:
         for model, entry in read_lock_file(path).models.items():
             if locks.setdefault(model, entry) != entry:
                 raise MalformedError(
-                    f"{path} locks {model} at {entry.url}, but {origin[model].name} at "
-                    f"{locks[model].url}; remove one of them"
+                    f"{path} locks {model} at {entry.url}, but {origin[model].name} locks it at "
+                    f"{locks[model].url}; remove one of the locks"
                 )
             origin.setdefault(model, path)
     return locks

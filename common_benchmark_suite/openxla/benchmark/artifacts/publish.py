@@ -182,7 +182,7 @@ def _run_each(
         name, error = next(iter(errors.items()))
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         # The last request may have succeeded, with only its response lost.
-        state = "it may be visible" if name == MANIFEST_FILE else "nothing is visible yet"
+        state = "the manifest may be visible" if name == MANIFEST_FILE else "nothing is visible yet"
         raise PublishError(f"{name}: {error}{more}; {state}; run the same command again") from error
     return results
 

@@ -103,7 +103,7 @@ class FetchError(StoreError):
         self, errors: Mapping[str, Exception], fetched: Sequence[FetchedModel] = ()
     ) -> None:
         self.errors, self.fetched = dict(errors), list(fetched)
-        lines = [f"{len(self.errors)} could not be fetched:"]
+        lines = [f"could not fetch {len(self.errors)} artifact{'s' * (len(self.errors) > 1)}:"]
         for name, error in list(self.errors.items())[:_MOST_LISTED]:
             # The message of a StoreError names its object.
             is_named = isinstance(error, StoreError)
@@ -351,8 +351,8 @@ def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> Locke
         (reason,) = error.errors.values()
         if isinstance(reason, NotFoundError):
             raise NotFoundError(
-                f"{reason}. manifest.json lists the digest of each file; publish a folder that "
-                "`cbs artifacts generate` created"
+                f"{reason}. A published folder needs a manifest.json with the digest of each file; "
+                "create the folder with `cbs artifacts generate`"
             ) from error
         raise reason from error
     if name != model:

@@ -220,7 +220,7 @@ def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
         return NotFoundError(f"{url}: no such object (HTTP {status}); check the URL")
     if status in (401, 403):
         return AccessDeniedError(
-            f"{url}: access denied (HTTP {status}); it may not exist, or it needs credentials (for "
+            f"{url}: access denied (HTTP {status}); it may not exist or may need credentials (for "
             "gs://, run `gcloud auth application-default login`)"
         )
     if status == 412:

@@ -89,8 +89,8 @@ class Deadline:
     def error(self, task: str) -> DeadlineError:
         """Returns the error for a missed deadline."""
         return DeadlineError(
-            f"{task}: not done within {self.seconds:g} s; the received part is kept, so run the "
-            "same command again, or set a longer deadline"
+            f"{task}: not finished within {self.seconds:g} s; the received part is kept: to "
+            "continue, run the same command again, or set a longer deadline"
         )
 
 

@@ -56,8 +56,8 @@ def parse(text: bytes, kind: type[R], *, where: str) -> R:
         value = document.get(field.name)
         if field.name.endswith("_version") and (type(value) is not int or value != field.default):
             raise (OtherVersionError if type(value) is int else MalformedError)(
-                f"{where} has {field.name} {value!r}; this release reads {field.default}. A newer "
-                "release of the suite may read it"
+                f"{where} has {field.name} {value!r}, but this release reads only "
+                f"{field.default}; a newer release of the suite may read the file"
             )
     try:
         return msgspec.convert(document, kind)

@@ -120,7 +120,7 @@ class Transfer:
         except MaxRetryError:
             raise StoreError(
                 f"{error}; gave up after {self.options.attempts} attempts. The received part is "
-                "kept; run the same command again later"
+                "kept; to continue, run the same command again later"
             ) from error
         wait_s = error.retry_after_s
         if wait_s is None:
@@ -284,7 +284,7 @@ def _disk_errors(path: Path, url: str) -> Iterator[None]:
         there = path.stat().st_size if path.exists() else 0
         path.unlink(missing_ok=True)
         raise NoSpaceError(
-            f"{url}: the disk of {path.parent} is full ({error.strerror}) after "
+            f"{url}: the disk that contains {path.parent} is full ({error.strerror}) after "
             f"{human_bytes(there)}; free some space, or choose another artifact root"
         ) from error
 

@@ -70,7 +70,7 @@ class RouteDifference:
     error: float | None = None
 
     def __str__(self) -> str:
-        size = "in shape or kind" if self.error is None else f"by {self.error:.2g} of the scale"
+        size = "in shape or kind" if self.error is None else f"by {self.error:.2g} times the scale"
         where = f"{self.operator} ({self.node})" if self.node else self.operator
         return f"{' and '.join(self.routes)} differ {size} at {where}"
 
@@ -146,7 +146,7 @@ class WorkloadCost:
             flops=flops,
             flops_source=f"{of}: matrix products and convolutions",
             bytes=size_bytes,
-            bytes_source=f"{of}: weights read, inputs and outputs, each once",
+            bytes_source=f"{of}: weights read, inputs and outputs, each counted once",
         )
 
 
@@ -182,8 +182,8 @@ class TruthSource(Record, frozen=True, kw_only=True):
     """The backend that computed a truth.
 
     Attributes:
-      backend: the backend's name; empty if the model's own definition specifies the function.
-      distribution: the Python distribution that provides the function.
+      backend: the backend's name; empty if the model's definition specifies the reference function.
+      distribution: the Python distribution that provides the reference function.
       built_in: whether this is the suite's own distribution, whose references take precedence.
     """
 

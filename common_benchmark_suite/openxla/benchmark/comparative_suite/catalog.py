@@ -145,7 +145,7 @@ def _limited() -> Iterator[None]:
 
 
 def _end(*_: Any) -> None:
-    raise re.error(f"matching a name took more than {PATIENCE_S:g} s; nest fewer repetitions")
+    raise re.error(f"matching a name took more than {PATIENCE_S:g} s; use fewer nested repetitions")
 
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def select(
     if not selected:
         if name is not None and named:
             raise NoMatchError(
-                f"{name!r} exists, but not with these tags and this framework; `cbs list` shows all"
+                f"{name!r} exists, but not with these tags and this framework; see `cbs list`"
             )
         raise NoMatchError(_no_match_message(cases, name))
     return selected
@@ -355,13 +355,13 @@ def _cases_in(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCas
         raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)
     if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):
-        raise DefinitionError(f"suite {path!r} has no list ALL_BENCHMARKS of BenchmarkCase")
+        raise DefinitionError(f"suite {path!r} has no ALL_BENCHMARKS list of BenchmarkCase")
     return list(cases)
 
 
 def _no_match_message(cases: Sequence[BenchmarkCase], name: str | None) -> str:
     if name is None:
-        return "no case matches; `cbs list` shows all"
+        return "no case matches; to see all cases, run `cbs list`"
     import difflib
 
     # A name typed with regular expression syntax is compared by its letters only.
@@ -370,4 +370,4 @@ def _no_match_message(cases: Sequence[BenchmarkCase], name: str | None) -> str:
     lines = [f"no case is named {name!r} (the expression must match the whole name)"]
     if nearest:
         lines += ["nearest names:", *(f"  {item}" for item in nearest)]
-    return "\n".join([*lines, "`cbs list` shows all"])
+    return "\n".join([*lines, "to see all cases, run `cbs list`"])

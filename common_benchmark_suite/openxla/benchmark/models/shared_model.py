@@ -36,8 +36,8 @@ def calibration_sets(
     for position, array in enumerate(arrays):
         if array.ndim == 0 or array.shape[0] != larger["batch_size"]:
             raise DefinitionError(
-                f"{architecture.name}: input {position} is {array.shape}, which does not grow with "
-                "the batch; add a method `calibration_inputs(count)` to the model"
+                f"{architecture.name}: input {position} has shape {array.shape}, which does not "
+                "grow with the batch; add a method `calibration_inputs(count)` to the model"
             )
     for index in range(1, count + 1):
         rows = slice(index * batch, (index + 1) * batch)

@@ -79,7 +79,7 @@ class Operator:
     def __attrs_post_init__(self) -> None:
         if not self.frameworks:
             raise DefinitionError(
-                f"operator {self.name!r} has no function; give it {' or '.join(FRAMEWORKS)}"
+                f"operator {self.name!r} has no function; define {' or '.join(FRAMEWORKS)}"
             )
 
     @property

@@ -394,7 +394,7 @@ def _of_each(
         try:
             one = find(str(file), wanted)
             if same := [case.name for case in one.cases if case.name in cases]:
-                raise UserModelError(f"another file is also called {same[0]}; pass it by itself")
+                raise UserModelError(f"the case {same[0]} already exists; pass this file by itself")
         except UserModelError as error:
             remarks.append(f"{file.name} is left out: {error}")
             continue

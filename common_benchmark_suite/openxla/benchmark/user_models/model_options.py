@@ -280,7 +280,7 @@ def check_spec_names(given: Sequence[InputSpec]) -> None:
     named = [spec.name for spec in given if spec.name]
     if named and len(named) < len(given):
         unnamed = next(str(spec) for spec in given if not spec.name)
-        raise UserModelError(f"--input {unnamed}: give each input a name, or none")
+        raise UserModelError(f"--input {unnamed}: name either all inputs or none")
     if twice := [name for place, name in enumerate(named) if name in named[:place]]:
         raise UserModelError(f"--input: {twice[0]!r} is given twice")
 

@@ -18,7 +18,7 @@ _MODULE = "pass the file that creates the model, PATH.py:CALLABLE"
 _CORE_ML = "a Core ML model, which runs only on Apple's systems"
 _TENSORRT = "a TensorRT engine, which runs on one kind of GPU with one version of TensorRT"
 _GGUF = (
-    "holds quantised weights for llama.cpp; measure it with llama-bench, or convert it with "
+    "contains quantised weights for llama.cpp; measure it with llama-bench, or convert it with "
     "transformers: AutoModelForCausalLM.from_pretrained(DIRECTORY, gguf_file=NAME)"
     ".save_pretrained(OUTPUT), and pass OUTPUT"
 )
@@ -27,9 +27,9 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         ".pb": "is a TensorFlow graph without a signature; save it with tf.saved_model.save, and "
         "pass the directory",
-        ".hlo": "is HLO; export StableHLO instead, jax.jit(f).lower(x).as_text(), into a .mlir "
+        ".hlo": "is HLO; export StableHLO instead: write jax.jit(f).lower(x).as_text() to a .mlir "
         "file",
-        ".vmfb": "is compiled by IREE for one device; pass the .mlir or .onnx file that it was "
+        ".vmfb": "was compiled by IREE for one device; pass the .mlir or .onnx file that it was "
         "compiled from",
         ".xml": "is an OpenVINO model, which has no float64 run; pass the .onnx file or the "
         "model that it was converted from, with --backend openvino",
@@ -44,12 +44,12 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         ".caffemodel": "is a Caffe model; convert it to ONNX, and pass the .onnx file",
         ".gguf": _GGUF,
         ".ggml": _GGUF,
-        ".safetensors": "holds only weights; pass the directory with its config.json",
-        ".npz": f"holds only arrays; {_MODULE}",
-        ".npy": f"holds only an array; {_MODULE}, and the array's directory with --inputs",
-        ".msgpack": f"holds only Flax weights; {_MODULE}",
-        ".index": f"belongs to a TensorFlow checkpoint, which holds only weights; {_MODULE}",
-        ".meta": f"belongs to a TensorFlow checkpoint, which holds only weights; {_MODULE}",
+        ".safetensors": "contains only weights; pass the directory with its config.json",
+        ".npz": f"contains only arrays; {_MODULE}",
+        ".npy": f"contains only an array; {_MODULE}, and the array's directory with --inputs",
+        ".msgpack": f"contains only Flax weights; {_MODULE}",
+        ".index": f"belongs to a TensorFlow checkpoint, which contains only weights; {_MODULE}",
+        ".meta": f"belongs to a TensorFlow checkpoint, which contains only weights; {_MODULE}",
     }
 )
 # Offset and magic bytes of a format, its name, suffixes that fit, and the remedy.
@@ -115,7 +115,7 @@ def refusal_of(text: str, path: Path) -> str | None:
 
 def _about_pickle(path: Path) -> str:
     """Describes a file that `torch.save` may have written, with the remedy."""
-    usual = f"is a pickle, which holds code or only weights; {_MODULE_FILE}"
+    usual = f"is a pickle, which contains code or only weights; {_MODULE_FILE}"
     if not path.is_file():
         return usual
     if path.with_suffix(".xml").is_file():

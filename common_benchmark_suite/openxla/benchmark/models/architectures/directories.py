@@ -324,11 +324,11 @@ def weight_files(directory: Path) -> list[Path]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{index} has no weight_map: {error}") from error
     if outside := [name for name in names if Path(name).name != name]:
-        raise DefinitionError(f"{index} names {outside[0]!r}, which is outside its directory")
+        raise DefinitionError(f"{index} lists {outside[0]!r}, which is outside its directory")
     if missing := [name for name in names if not (directory / name).is_file()]:
         more = f" and {len(missing) - 3} other files" if len(missing) > 3 else ""
         raise DefinitionError(
-            f"{directory} lacks {', '.join(missing[:3])}{more}, which {INDEX_FILE} names"
+            f"{directory} lacks {', '.join(missing[:3])}{more}, which {INDEX_FILE} lists"
         )
     return [directory / name for name in names]
 

@@ -53,11 +53,11 @@ class Program:
           ValueError: the file takes other inputs.
         """
         if len(inputs) != len(self._inputs):
-            raise ValueError(f"the file takes {len(self._inputs)} inputs, got {len(inputs)}")
+            raise ValueError(f"expected {len(self._inputs)} inputs, got {len(inputs)}")
         for detail, value in zip(self._inputs, inputs, strict=True):
             if tuple(detail["shape"]) != value.shape:
                 raise ValueError(
-                    f"the file's input {detail['name']} is {tuple(detail['shape'])}, got "
+                    f"input {detail['name']}: expected shape {tuple(detail['shape'])}, got "
                     f"{value.shape}"
                 )
             self._interpreter.set_tensor(detail["index"], _quantized(value, detail))
@@ -144,7 +144,7 @@ def _quantized(value: Array, detail: Mapping[str, Any]) -> Array:
     if value.dtype == to:
         return value
     if to not in (np.int8, np.uint8) or not scale or value.dtype.kind != "f":
-        raise ValueError(f"the file's input {detail['name']} is {to.name}, got {value.dtype.name}")
+        raise ValueError(f"input {detail['name']}: expected {to.name}, got {value.dtype.name}")
     steps = np.rint(np.asarray(value, np.float32) / np.float32(scale)) + zero_point
     limits = np.iinfo(to)
     return np.asarray(np.clip(steps, limits.min, limits.max).astype(to))

@@ -146,7 +146,7 @@ def cases_of(
     wanted_class = _class(model, wanted.task)
     why_not = model.why_not_covered(wanted_class)
     if why_not is None and named:
-        why_not = "--input names its PyTorch module's arguments"
+        why_not = "--input uses the argument names of its PyTorch module"
     makes = _Of(model, wanted.task, wanted_class, hub_name=hub_name)
     own_type = _TYPES.get(str(model.config.get("dtype", model.config.get("torch_dtype"))), "fp32")
     cases = []
@@ -270,7 +270,7 @@ def _remarks(model: _Directory, wanted: ModelOptions, why_not: str | None) -> li
     name = model.directory.name
     remarks = []
     if model.left_out is not None:
-        remarks.append(f"{name} runs without its pipeline ({model.left_out}): --task is given")
+        remarks.append(f"{name} runs without its pipeline ({model.left_out}) because of --task")
     if why_not is None:
         return remarks + _on_tensors(model.home, model.config)
     remarks.append(f"{name} runs only in PyTorch: {why_not}")
@@ -284,8 +284,8 @@ def _remarks(model: _Directory, wanted: ModelOptions, why_not: str | None) -> li
     ):
         without = "pipeline" if model.pipeline is not None else "head"
         remarks[-1] += (
-            f"; with --task feature-extraction, it runs without its {without} in JAX and "
-            "TensorFlow too"
+            f"; with --task feature-extraction, it also runs in JAX and TensorFlow, but without "
+            f"its {without}"
         )
     return remarks
 

@@ -97,7 +97,7 @@ class TransformersModel(TorchModel):
         kind = type(self.module).__name__
         if len(inputs) != len(self.names):
             raise UserModelError(
-                f"{kind} takes {', '.join(self.names)}, but got {len(inputs)} arrays"
+                f"{kind}: expected {', '.join(self.names)}, got {len(inputs)} arrays"
             )
         try:
             super().try_out(*inputs)
@@ -106,7 +106,7 @@ class TransformersModel(TorchModel):
                 raise
             raise UserModelError(
                 f"{error}; {kind} got {', '.join(self.names)} and also takes "
-                f"{', '.join(self._others)}: describe such an input with --input NAME=TYPE[SIZES]"
+                f"{', '.join(self._others)}: to pass one, add --input NAME=TYPE[SIZES]"
             ) from error.__cause__
 
     def _with_places(self, arrays: Mapping[str, Array]) -> dict[str, Array]:

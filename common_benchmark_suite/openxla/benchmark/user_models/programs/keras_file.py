@@ -36,9 +36,9 @@ def check(path: Path, *, allow_code: bool) -> None:
             )
         module = layer.get("module", "keras")
         if module is None or (module.partition(".")[0] not in _OWN_MODULES and not allow_code):
-            where = f" of {module}" if module else ""
+            where = f" from {module}" if module else ""
             raise UserModelError(
-                f"{path.name}: {label} is of the class {layer['class_name']}{where}, which is not "
+                f"{path.name}: {label} has the class {layer['class_name']}{where}, which is not "
                 "in the file; pass a PATH.py that defines the class and has a function that "
                 f"returns keras.saving.load_model({str(path)!r})"
             )
@@ -73,7 +73,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _from_zip(path: Path) -> str | bytes:
     if path.suffix.lower() != ".keras":
-        raise UserModelError(f"{path} is not HDF5, as Keras's {path.suffix} files are")
+        raise UserModelError(f"{path} is not HDF5, but Keras's {path.suffix} files are")
     try:
         with zipfile.ZipFile(path) as archive:
             if _CONFIG not in archive.namelist():
@@ -105,8 +105,8 @@ def _from_hdf5(path: Path) -> str | bytes:
     if config is None:
         holds = "only weights" if is_of_keras else "no Keras model"
         raise UserModelError(
-            f"{path} holds {holds}: it has no model_config; pass the file that creates the model, "
-            "PATH.py:CALLABLE, or save the whole model with model.save"
+            f"{path} contains {holds}: it has no model_config; pass the file that creates the "
+            "model, PATH.py:CALLABLE, or save the whole model with model.save"
         )
     return bytes(config) if isinstance(config, bytes) else str(config)
 

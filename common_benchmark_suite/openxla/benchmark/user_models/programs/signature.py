@@ -98,7 +98,7 @@ class Signature:
     def check(self, given: Sequence[InputSpec]) -> None:
         """Raises UserModelError if inputs do not match; named sizes match any number."""
         if len(given) != len(self.arguments):
-            raise UserModelError(f"{self}; pass --input once for each of them, got {len(given)}")
+            raise UserModelError(f"{self}; pass --input once for each input, got {len(given)}")
         sizes: dict[str, int] = {}
         for spec, argument in zip(given, self.arguments, strict=True):
             if spec.element_type != argument.element_type:
@@ -204,8 +204,8 @@ class NamedInputs:
         if not self.required <= len(given) <= len(self.names):
             example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
             raise UserModelError(
-                f"{self}, without types and sizes; pass --input once for each, {example}, got "
-                f"{len(given)}"
+                f"{self}, without types and sizes; pass --input once for each input, {example}, "
+                f"got {len(given)}"
             )
 
 

@@ -263,7 +263,7 @@ class _Search:
         others = [n for n in self._file.names if n not in (*known, *self._file.modules)]
         raise UserModelError(
             f"{beginning}pass {self._place.named('NAME', self._folder)} or write a function "
-            f"create_model() that returns it (it has {', '.join(others) or 'nothing'})"
+            f"create_model() that returns the model (the file has {', '.join(others) or 'nothing'})"
             f"{self._hint()}"
         )
 
