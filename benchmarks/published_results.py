@@ -182,7 +182,7 @@ python benchmarks/published_results.py
 
 
 # Packages whose versions the page names.
-STACKS = ("torch", "jax", "jaxlib", "tensorflow", "keras", "iree-base-compiler")
+STACKS: tuple[str, ...] = ("torch", "jax", "jaxlib", "tensorflow", "keras", "iree-base-compiler")
 STACKS += ("onnxruntime", "openvino", "torchao", "nncf")
 
 
@@ -209,7 +209,7 @@ def write_page() -> None:
         revisions=_listed(one.git_revision[:8] for one in environments if one.git_revision),
     )
     for label, cases in by_race.items():
-        records = [case.result for case in cases]
+        records = tuple(case.result for case in cases)
         race = cb.Results(attrs.evolve(results.document, benchmarks=records))
         page += f"\n## {label}\n\n{race.recommendation}\n\n{_markdown(race)}"
     (FOLDER / "index.md").write_text(page, encoding="utf-8")
@@ -223,7 +223,8 @@ def _markdown(race: cb.Results) -> str:
     """Returns the table of `cbs show` in Markdown, without the name of the workload."""
     _, *columns = results_table(race, baseline=race.baseline).table.columns
     rows = [[str(column.header) for column in columns], ["---"] * len(columns)]
-    rows += zip(*([str(cell) for cell in column.cells] for column in columns), strict=True)
+    cells = ([str(cell) for cell in column.cells] for column in columns)
+    rows += map(list, zip(*cells, strict=True))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -213,18 +213,21 @@ def test_a_second_process_finds_the_compiled_program(cbs_run):
         assert cold["artifact_sha256"] == warm["artifact_sha256"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("BERT_TINY_BF16_JAX_32XI32_BATCH1", marks=pytest.mark.nightly),
-        pytest.param("RESNET_TINY_FP16_JAX_3X32X32XF16_BATCH1", marks=pytest.mark.nightly),
-        "GPT2_TINY_GREEDY_FP32_JAX_1X16XI32_8XI32",  # a loop, and outputs of two types
-    ],
+NAMES = (
+    "BERT_TINY_BF16_JAX_32XI32_BATCH1",
+    "RESNET_TINY_FP16_JAX_3X32X32XF16_BATCH1",
+    "GPT2_TINY_GREEDY_FP32_JAX_1X16XI32_8XI32",  # a loop, and outputs of two types
 )
-def test_types_and_outputs_of_all_kinds_are_right(cbs_run, name):
-    run = cbs_run("--backend", "xla_hlo", "-name", f"models/{name}/.+", "-w", "1", "-iter", "2")
+
+
+def test_types_and_outputs_of_all_kinds_are_right(cbs_run):
+    run = cbs_run(
+        *("--backend", "xla_hlo", "-name", f"models/({'|'.join(NAMES)})/.+"),
+        *("-w", "1", "-iter", "2", "--share-workers"),
+    )
     assert run.code == 0, run.out + run.err
-    assert list(run.statuses.values()) == ["ok"]
+    assert {name.split()[0] for name in run.statuses} == set(NAMES)
+    assert set(run.statuses.values()) == {"ok"}
 
 
 WORKER = """

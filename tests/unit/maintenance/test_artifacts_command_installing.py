@@ -170,7 +170,7 @@ def test_another_workload_is_refused_by_name(tmp_path, monkeypatch):
         "gs://x/M",
         "abababababab",
         workload_of(BERT).id,
-        "lock it again",
+        "lock the model again",
     ):
         assert part in str(raised.value)
     assert workload_store.find(workload_of(BERT)) is None
