@@ -190,7 +190,7 @@ WRONG = {
         "a: {install_variant: x, install-variant: y, definition: z}",
         "duplicate key 'install_variant'",
     ),
-    "no folder": ("a: {inherits: _defaults}", "benchmark a needs a definition"),
+    "no folder": ("a: {inherits: _defaults}", "benchmark a requires a definition"),
     "nothing to run": ("_a: {definition: x}", "defines no benchmarks; entries whose names begin"),
     "a plan": ("a: {definition: x, plan: {method: per_gpus}}", "did you mean per_gpu?"),
     "no jobs": ("a: {definition: x, plan: {method: njobs, n: 0}}", "positive integer, got 0"),

@@ -109,7 +109,7 @@ def test_the_second_best_token_fails_with_both_tokens_and_the_margin(workload, d
     assert wrong.margin == logits[wrong.due_token] - logits[wrong.token] > wrong.tolerance
     for text in (
         f"sequence {wrong.sequence}, step {wrong.step}:",
-        f"token {wrong.token}, but the truth has {wrong.due_token}",
+        f"token {wrong.token}, but the truth prefers {wrong.due_token}",
         f"{wrong.margin:.2g}",
         f"{wrong.tolerance:.2g}",
     ):
@@ -167,7 +167,10 @@ def test_wrong_logits_at_a_near_tie_are_no_excuse(workload):
     logits[found.sequence, found.step] *= 1.1
     verdict = work.free((tokens, logits))
     assert not verdict.passed
-    assert f"sequence {found.sequence}, step {found.step}: relative error" in verdict.reason
+    assert (
+        f"sequence {found.sequence}, step {found.step}: the logits' relative error"
+        in verdict.reason
+    )
 
 
 def test_a_third_token_next_to_a_near_tie_is_wrong(workload):
@@ -226,7 +229,10 @@ def test_a_quantised_text_is_judged_by_its_noise(workload):
     verdict = work.free(with_noise(1e-3), min_sqnr_db=50.0)
     assert verdict.passed, verdict.reason
     assert verdict.allowed_relative_rmse == pytest.approx(10**-2.5)
-    for relative, part in ((4e-3, "logits: relative error"), (1e-2, "step 0: relative error")):
+    for relative, part in (
+        (4e-3, "logits: relative error"),
+        (1e-2, "step 0: the logits' relative error"),
+    ):
         verdict = work.free(with_noise(relative), min_sqnr_db=50.0)
         assert not verdict.passed
         assert part in verdict.reason

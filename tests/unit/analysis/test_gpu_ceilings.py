@@ -511,7 +511,10 @@ def test_what_fails_is_skipped_with_its_reason_and_keeps_what_it_had(monkeypatch
     broken = Answer(values=rate(size=8192, gflops=5e5).values, problem="no answer within 120 s")
     Children(monkeypatch, ALL | {("torch", "fp8"): "no fp8", ("torch", "fp32"): broken})
     found, said = measured()
-    assert found.skipped == ("torch fp32 after 8192: no answer within 120 s", "torch fp8: no fp8")
+    assert found.skipped == (
+        "torch fp32 after size 8192: no answer within 120 s",
+        "torch fp8: no fp8",
+    )
     assert found.best_gemm("fp8") is None
     assert found.best_gemm("fp32").gflops == 7e5
     assert "torch fp8: no fp8" in said

@@ -64,8 +64,8 @@ def test_a_failed_export_quotes_its_first_line_and_the_way_out(monkeypatch, tmp_
     with pytest.raises(cb.UsageError) as caught:
         live_models.export(square, np.ones(3), tmp_path)
     assert str(caught.value) == (
-        "jax.export cannot export square: ValueError: Abstract tracer value encountered; pass the "
-        "Python file that creates the model (PATH.py:CALLABLE)"
+        "jax.export cannot export square: ValueError: Abstract tracer value encountered; "
+        "instead, pass the Python file that creates the model (PATH.py:CALLABLE)"
     )
 
 

@@ -140,7 +140,7 @@ def test_what_is_not_any_more_what_was_measured_is_refused(document):
         recorded_trials.trial_of(
             _changed(found, model="GONE", benchmark_name="models/GONE/inputs/X")
         )
-    with pytest.raises(UsageError, match="no input X of"):
+    with pytest.raises(UsageError, match="no input X for"):
         recorded_trials.trial_of(
             _changed(found, benchmark_name=f"models/{BERT}/inputs/X", input_data="X")
         )

@@ -101,7 +101,7 @@ def test_what_it_raises_is_raised_in_the_phase_where_it_failed(call, kind, error
     ("number", "promised", "error", "message"),
     [
         (6, True, UnsupportedError, r"it ends the process \(signal 6\)"),
-        (6, False, RuntimeError, "the child was killed by SIGABRT; the log file"),
+        (6, False, RuntimeError, "the child was killed by SIGABRT; see the end of the log file"),
         (9, False, MemoryError, "probably because memory ran out"),
         (40, False, RuntimeError, "the child was killed by signal 40"),
     ],
@@ -118,8 +118,8 @@ def test_a_promise_ends_with_its_block(call):
 
 
 def test_a_process_that_just_ends_is_reported(call, monkeypatch):
-    with pytest.raises(RuntimeError, match="the child ended with 7"):
+    with pytest.raises(RuntimeError, match="the child exited with code 7"):
         call("leave")
     monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")
-    with pytest.raises(RuntimeError, match="the child ended with 1"):
+    with pytest.raises(RuntimeError, match="the child exited with code 1"):
         call("double", value=1)

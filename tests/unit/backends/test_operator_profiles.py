@@ -192,7 +192,7 @@ def test_inductor_kernels_say_what_was_fused_and_dynamo_why_it_broke():
     assert kind_of(kernel) == "normalisation"
     assert kind_of(found["compiled graph"]) == "runtime"
     assert profile.breaks == ("3 x print", "1 x Call to `breakpoint` Explanation: no")
-    assert profile.fusions == ("1 calls of 1 fused kernels, 0 library calls",)
+    assert profile.fusions == ("1 calls to 1 fused kernels, 0 library calls",)
     without = pytorch.profile_of(events[:1], **STACK, iterations=1, breaks={}, compiled=True)
     assert "--again" in without.remarks[0]
 

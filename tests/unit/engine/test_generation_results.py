@@ -190,7 +190,7 @@ def test_times_of_a_wrong_output_are_not_taken(tmp_path):
     found, ended = checks.take_generation_times(Worker(ANSWER), tmp_path, [1.0], lambda _: wrong)
     assert ended is None
     assert found.prefill_ms == found.decode_ms == []
-    assert "wrong output: sequence 0, step 1" in found.reason
+    assert "separately: sequence 0, step 1: wrong" in found.reason
 
 
 def test_how_a_worker_ended_is_reported_with_its_reason(tmp_path):

@@ -282,7 +282,11 @@ def test_names_of_kubernetes_jobs_are_short_and_differ(export):
     ("old", "new", "message"),
     [
         ('"small"', '"small"\naccess = ["-p"]', "access '-p' is not a Kubernetes resource"),
-        ('"small"', '"small"\naccess = ["cpu=many"]', "access 'cpu=many' is not a resource"),
+        (
+            '"small"',
+            '"small"\naccess = ["cpu=many"]',
+            "access 'cpu=many' is not a Kubernetes resource",
+        ),
         ("+avx512", "+a:b", "'a:b' is not a valid Kubernetes label"),
     ],
 )
@@ -296,7 +300,7 @@ def test_fleets_that_kubernetes_cannot_run(export, capsys, old, new, message):
 def test_kubernetes_needs_an_image(project, capsys):
     Path("FLEET.toml").write_text(DESCRIPTION)
     assert main(["fleet", "export", "FLEET.toml", "--to", "kubernetes", "-o", "out"]) == 1
-    assert "needs --image" in capsys.readouterr().err
+    assert "requires --image" in capsys.readouterr().err
 
 
 def test_a_folder_with_files_is_left_alone(export, project, capsys):

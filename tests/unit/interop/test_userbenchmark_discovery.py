@@ -138,9 +138,9 @@ def test_no_ci_file_is_no_ci(tmp_path):
         ("{", "a.json:1: not JSON"),
         ("[]", "not a metrics file: Expected `object`"),
         ('{"name": "x", "environ": {}}', "missing required field `metrics`"),
-        ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "'a' is None"),
-        ('{"name": "x", "environ": {}, "metrics": {"a": NaN}}', "'a' is None"),
-        ('{"name": "x", "environ": {}, "metrics": {"a": true}}', "'a' is True"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "'a': None"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": NaN}}', "'a': None"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": true}}', "'a': True"),
         ('{"name": "y", "environ": {}, "metrics": {}}', "belongs to userbenchmark 'y', not 'x'"),
     ],
 )

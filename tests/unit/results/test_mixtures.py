@@ -113,7 +113,7 @@ def test_a_truth_in_doubt_and_one_by_majority_are_remarked_once():
     level = {**metrics(), "truth_check": found}
     said = mixture_remarks(cases(*(record("w", name, level=level) for name in ("a:b", "c:d"))))
     doubt = (
-        "one and other differ by 0.5 of the scale at Resize (r); no output is reported as wrong."
+        "one and other differ by 0.5 times the scale at Resize (r); no output is reported as wrong."
     )
     assert said[0].startswith("Truth for ")
     assert said[0].endswith(f" in doubt: {doubt}")

@@ -208,7 +208,7 @@ def test_a_result_names_no_folder_outside():
     ("asked", "options", "reason"),
     [
         (["a", "b", "c"], {}, "expected at most two competitors, got 3"),
-        (["openvino"], {}, "'openvino' matches no competitor of label-w"),
+        (["openvino"], {}, "'openvino' matches no competitor for label-w"),
         (["iree"], {}, "'iree:llvm-cpu' has no latency|iree:llvm-cpu/jax has no latency"),
         ([], {"case": "("}, "is not a regular expression"),
         ([], {"case": "resnet"}, "no case in the file matches 'resnet'"),

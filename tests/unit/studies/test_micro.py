@@ -76,7 +76,7 @@ def test_powers_bound_the_shapes():
     [
         (lambda: shapes.named("small_swep"), "did you mean small_sweep?"),
         (lambda: shapes.named("sweep", lowest=9, highest=8), "invalid powers 9 to 8"),
-        (lambda: shapes.named("pow2", highest=17), "in 0 to 16"),
+        (lambda: shapes.named("pow2", highest=17), "between 0 and 16"),
         (lambda: shapes.written("64x128"), "expected three numbers"),
         (lambda: shapes.written("64x-1x2"), "expected three numbers"),
         (lambda: shapes.of(0, 1, 1), "invalid m in shape: 0"),
@@ -341,7 +341,7 @@ def test_what_cannot_be_is_reported_in_a_sentence(selected, arguments, told):
     ("arguments", "told"),
     [
         (("-o", "/dev/null/r.json"), "-o /dev/null/r.json cannot be written: "),
-        (("-o", "."), "-o . is a directory; choose a file"),
+        (("-o", "."), "-o . cannot be written: it is a directory"),
         (("-o", "r.json", "--plot", "/dev/null/p.svg"), "--plot /dev/null/p.svg cannot be written"),
         (("-o", "r.json", "--plot", "p.txt"), "file name must end in one of .svg"),
         (("-o", "r.json", "--budget", "0"), "expected a positive number of seconds, got '0'"),

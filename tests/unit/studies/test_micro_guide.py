@@ -123,7 +123,10 @@ def _replaced(old, new):
         (_replaced("shapes: [[64, 128, 64], [32, 64, 32]]", "min_power: 3"), "'shapes' is missing"),
         (_replaced("name: small", "name: small\n    name: x"), "duplicate key 'name'"),
         ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not supported"),
-        ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
+        (
+            "model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}",
+            "powers 9 to 8",
+        ),
         ("model_params: [", "invalid YAML"),
         ("[" * 10_000, ":1:21: more than 20 nested levels"),
         ("#" * (2**20 + 1), "is larger than 1048576 bytes"),

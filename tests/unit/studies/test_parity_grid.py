@@ -108,7 +108,7 @@ def test_no_combination_is_left_out(make_cells):
 def test_what_can_not_be_says_why_and_what_to_do(make_cells):
     cells = by_column(make_cells(EXAMPLE, "pt_inductor:eager,jax_xla,test_absent"))
     assert cells["pytorch pt_inductor:eager"].trial is not None
-    assert "takes jax models" in cells["pytorch jax_xla:xla"].unsupported
+    assert "accepts only jax models" in cells["pytorch jax_xla:xla"].unsupported
     assert "add-a-model.md" in cells["jax jax_xla:xla"].unsupported
     assert "pip install a-module" in cells["pytorch test_absent:direct"].unsupported
 

@@ -72,7 +72,7 @@ def test_a_check_names_the_first_output_that_differs():
     routes = ("one", "other")
     assert cross_checked([X, X], [X, X], routes=routes, where="it") == TruthCheck(routes=routes)
     (found,) = cross_checked([X, X], [X, X + 1], routes=routes, where="it").in_doubt
-    assert str(found) == "one and other differ by 0.2 of the scale at it (output 1)"
+    assert str(found) == "one and other differ by 0.2 times the scale at it (output 1)"
     alone = cross_checked([X], None, routes=routes, where="it")
     assert alone == TruthCheck(routes=("one",), unchecked=("it",))
 

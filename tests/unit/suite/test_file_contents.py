@@ -385,7 +385,7 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
         names = [case.model.name for case in result.cases]
         assert names == [f"{n}_FP32_ONNX_BATCH{b}" for n in ("A", "B_1") for b in (1, 2)]
         remarks = " ".join(result.remarks)
-        assert "b_1.onnx is left out: the case models/B_1_FP32_ONNX already exists" in remarks
+        assert "b_1.onnx is left out: the case models/B_1_FP32_ONNX_BATCH1/" in remarks
         assert "cut.onnx is left out: " in remarks
         assert "pointer.onnx is left out: " in remarks
         assert "is a Git LFS pointer" in remarks

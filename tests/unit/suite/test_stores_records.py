@@ -237,7 +237,9 @@ def test_two_lock_files_that_contradict_each_other(tmp_path):
     manifests.update_lock_file(tmp_path / "b.json", {"A": entry("A")})
     assert set(manifests.read_lock_files(tmp_path)) == {"A"}
     manifests.update_lock_file(tmp_path / "b.json", {"A": entry("A", url="https://localhost/v2/A")})
-    with pytest.raises(MalformedError, match=r"b\.json locks A at .*v2/A, but a\.json at .*v1/A"):
+    with pytest.raises(
+        MalformedError, match=r"b\.json locks A at .*v2/A, but a\.json locks it at .*v1/A"
+    ):
         manifests.read_lock_files(tmp_path)
 
 
