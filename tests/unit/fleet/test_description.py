@@ -139,7 +139,12 @@ def test_defaults(read, tmp_path):
     ids=["mark", "windows", "single-tables", "inline", "quoted"],
 )
 def test_other_forms_of_the_same_file(read, text):
-    assert attrs.evolve(read(text), path=read(SMALL).path) == read(SMALL)
+    fleet, other = (
+        # The default name of the results file contains the time.
+        attrs.evolve(fleet, path=None, runs=[attrs.evolve(r, output=None) for r in fleet.runs])
+        for fleet in (read(text), read(SMALL))
+    )
+    assert fleet == other
 
 
 def test_a_dotted_key_is_a_table(read):
