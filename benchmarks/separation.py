@@ -66,8 +66,8 @@ divided by the truth's root mean square. The columns are:
 - *by*: the program with this error. It is the reference (an op-by-op run in the model's own type),
   or a cell of the [matrix of all backends](parity.md).
 - *allowed*: the limit.
-- *lower precision*: the errors of the same model if the operands of all its products are rounded to
-  each of the next two lower precisions.
+- *lower precision*: the errors of the same model when it computes in each of the next two lower
+  precisions. The operands of all matrix products and convolutions are rounded to that precision.
 - *margin*: the limit divided by the largest error of a correct program.
 - *of parts* (if shown): the same margin, for the part of an output that is nearest to its limit. A
   part consists of elements of similar magnitude, or of elements at one position along an axis. `-`

@@ -67,7 +67,7 @@ def export(model: Any, inputs: Any, folder: Path) -> LiveModel:
         raise UsageError(f"expected {_KINDS}, got {type(model).__name__}{hint}")
     stem = re.sub(r"\W+", "_", stem).strip("_") or "model"
     if inputs is None:
-        raise UsageError(f"{stem} has no inputs; pass example inputs: cb.run(model, inputs)")
+        raise UsageError(f"no example inputs were given for {stem}; call cb.run(model, inputs)")
     target = folder / stem
     target.mkdir(parents=True, exist_ok=True)
     try:

@@ -112,7 +112,7 @@ def _unsupported(reason: str) -> SessionEnded:
 _SAY_EVERY_S = 10.0
 # Few attempts, because a server that is down affects all models.
 _ATTEMPTS = 3
-_WAYS_OUT = "run with --no-download to use local artifacts, or with --generate-artifacts"
+_WAYS_OUT = "Use local artifacts with --no-download, or generate them with --generate-artifacts"
 
 
 class Fetching:
@@ -173,7 +173,7 @@ class Fetching:
         self._urls = {model: urls[model] for model in locked}
         self._nowhere = {
             model: f"cannot fetch the published artifacts for {model} from {urls[model]}: "
-            f"{reason}. Correct the model's artifacts_dir_url, {_WAYS_OUT}"
+            f"{reason}. Correct the model's artifacts_dir_url. {_WAYS_OUT}"
             for model, reason in errors.items()
         }
 
@@ -278,7 +278,7 @@ class Fetching:
             state = "published" if model in self._urls else "locked"
             raise ArtifactError(
                 f"cannot fetch the {state} artifacts for {model} from {self.locks[model].url}: "
-                f"{reason}. {_WAYS_OUT[0].upper()}{_WAYS_OUT[1:]}"
+                f"{reason}. {_WAYS_OUT}"
             )
         return self._fetched.get(model)
 

@@ -400,10 +400,9 @@ def _competitor(backend: BackendInfo, text: str) -> Competitor:
 def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> None:
     """Raises `UnknownBackendError` unless an option is a recipe that the compiler accepts."""
     known = ", ".join(compiler.options) or "none"
+    problem = f"{backend.name}:{compiler.name} has no option {option!r} (options: {known})"
     if not compiler.takes_recipes:
-        raise UnknownBackendError(
-            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known}"
-        )
+        raise UnknownBackendError(problem)
     try:
         parse(option).check_backend(backend.name)
     except RecipeError as error:
@@ -414,8 +413,7 @@ def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> 
                 return
             hint = f"; {refusal.clause}{guide_functions.RECIPE_HINT}"
         raise UnknownBackendError(
-            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
-            f"recipes: {error}{hint}"
+            f"{problem}, and it is not a valid recipe: {error}{hint}"
         ) from error
 
 

@@ -76,8 +76,8 @@ def export_file(
     if definition.parameters.get("program") == "TFLite":
         if compiler != "native":
             raise UnsupportedError(
-                f"{compiler} converts models, but a .tflite file has a fixed precision: choose "
-                "native"
+                f"{compiler} cannot convert a .tflite file, because its precision is fixed; choose "
+                "--backend tflite:native"
             )
         path = Path(definition.parameters["source"])
         return {**described(path, "fp32"), "origin": "brought", "versions": {}}
@@ -181,8 +181,8 @@ def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, An
     )
     if compiler not in ("native", fitting):
         raise UnsupportedError(
-            f"the file's precision is {precision}, which no compiler can change: choose "
-            f"--backend tflite or tflite:{fitting}"
+            f"the precision of this TFLite file is fixed at {precision}; choose --backend tflite "
+            f"or tflite:{fitting}"
         )
     with phase("prepare"):
         file = model.file()

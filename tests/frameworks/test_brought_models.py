@@ -265,8 +265,8 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
         ("Random", "it draws random numbers (is dropout still on?)"),
         ("Changes", "the model changes its inputs"),
         # No worker that measures the CPU sees a GPU: see unit/backends/test_worker_environment.py.
-        ("OnGpu", "cannot run on f32[4,16]: "),
-        ("misfit", "cannot run on f32[4,16]: RuntimeError: mat1 and mat2"),
+        ("OnGpu", "cannot run with inputs f32[4,16]: "),
+        ("misfit", "cannot run with inputs f32[4,16]: RuntimeError: mat1 and mat2"),
     ],
 )
 def test_a_module_that_cannot_be_measured_gives_the_reason(prepared, tmp_path, name, words):

@@ -196,7 +196,7 @@ def test_an_operator_that_the_importer_of_iree_does_not_know_is_unsupported_by_n
         ("dynamic", "the shape of output 'y' depends on values (NonZero)"),
         ("draws", "the program draws random numbers (RandomNormalLike)"),
         ("newer", "newer.onnx uses opset 99, but ONNX "),
-        ("foreign", "the program cannot run on f32[2,16]: NotImplementedError: Node type 'Foo'"),
+        ("foreign", "f32[2,16]; ONNX's reference evaluator: NotImplementedError: Node type 'Foo'"),
     ],
 )
 @pytest.mark.usefixtures("onnx_files")

@@ -1,6 +1,7 @@
 """The lists of slow and nightly tests name tests that exist, and no file is all nightly."""
 
 import ast
+import functools
 from collections import defaultdict
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def _listed(path):
     return names
 
 
+@functools.cache
 def _tests(file):
     tree = ast.parse((ROOT / file).read_text())
     return {

@@ -88,7 +88,7 @@ def _add_export_arguments(action: argparse.ArgumentParser) -> None:
     action.add_argument(
         "--install",
         metavar="REQUIREMENT",
-        help="pip requirement for the suite on GitHub's runners (default: its current revision)",
+        help="requirement for pip on GitHub's runners (default: the suite's current revision)",
     )
     action.add_argument(
         "--image", metavar="NAME", help="container image with the suite (required for Kubernetes)"

@@ -39,7 +39,8 @@ def add_doctor_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="S",
-        help="time limit in seconds for --ceilings (default: no limit); the rest are skipped",
+        help="time limit in seconds for --ceilings (default: no limit); ceilings not measured by "
+        "then are skipped",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with code 2 if there is a warning or a problem"
@@ -111,8 +112,8 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install",
         metavar="SPEC",
-        help="pip requirement for the suite on GitHub's runners (default: its current revision, "
-        "with the extras pt-inductor and onnxruntime)",
+        help="requirement to install with pip on GitHub's runners (default: the current revision "
+        "of the suite, with the extras pt-inductor and onnxruntime)",
     )
 
 

@@ -90,8 +90,8 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="YAML file from torchao's benchmarking guide to run; the guide's CSV and JSON tables "
-        "are written next to the results file",
+        help="YAML file to run, as in torchao's benchmarking guide; the CSV and JSON tables are "
+        "written next to the results file (-o)",
     )
     what.add_argument(
         "--op",
@@ -106,13 +106,10 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--from-model"),
         metavar="REGEX",
-        help="race the matrix products of the case that matches this regular expression, and print "
-        "their share of the case's latency; they run as matmul, or as linear with --op linear",
+        help="race the matrix products in the case that matches this regular expression, and print "
+        "their share of its latency. The operator is matmul; use --op linear for linear",
     )
-    add(
-        "--shapes",
-        help="shapes and shape sets, e.g. llama,64x128x256 (default: small_sweep)",
-    )
+    add("--shapes", help="shapes and shape sets, e.g. llama,64x128x256 (default: small_sweep)")
     add(
         *spellings("--min-power"),
         type=count(0),

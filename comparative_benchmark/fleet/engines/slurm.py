@@ -294,7 +294,9 @@ class _RefusedBySlurmError(EngineError):
 def _number(options: Mapping[str, Any], name: str, default: float | None) -> float | None:
     value: float | None = options.get(name, default)
     if value is not None and (type(value) not in (int, float) or not 0 <= value <= 10**6):
-        raise UsageError(f"[options] for engine slurm: {name} must be a number, got {value!r}")
+        raise UsageError(
+            f"[options] for engine slurm: {name} must be a number from 0 to 1000000, got {value!r}"
+        )
     return value
 
 

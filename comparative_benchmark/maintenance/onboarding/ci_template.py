@@ -121,7 +121,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
     if isinstance(place, OwnModule) and place.module:
         if place.root != root:
             raise UsageError(
-                f"{given} cannot be imported from {root}; instead, pass PATH.py:CALLABLE"
+                f"{given} cannot be imported from {root}; specify it as PATH.py:CALLABLE instead"
             )
         return given, False
     if isinstance(place, OwnModule):

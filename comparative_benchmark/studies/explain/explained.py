@@ -106,7 +106,8 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         elif len(choices) > 1:
             listed = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
             raise UsageError(
-                f"the file contains {len(choices)} {noun}s; choose one with {option}:\n{listed}"
+                f"the file contains results for {len(choices)} {noun}s; "
+                f"choose one with {option}:\n{listed}"
             )
     return latest
 

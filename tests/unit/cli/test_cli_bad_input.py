@@ -90,7 +90,7 @@ UNKNOWN = [
     ({"backend": "pt_xla"}, ["'pt_xla'", "iree", "jax_xla", "pt_inductor"]),
     ({"backend": "jax_xla:llvm"}, ["'llvm'", "choices are xla"]),
     ({"backend": "pt_inductor:inductor+fast"}, ["'fast'", "max-autotune", "freezing"]),
-    ({"backend": "pt_inductor:eager+freezing"}, ["'freezing'", "choices are none"]),
+    ({"backend": "pt_inductor:eager+freezing"}, ["'freezing'", "(options: none)"]),
     ({"backend": ","}, ["no backend given", "jax_xla"]),
     ({"backend": "jax_xla,nope"}, ["'nope'", "jax_xla"]),
 ]

@@ -277,8 +277,8 @@ def test_a_module_is_no_model(write, tmp_path):
             "class Net(nn.Module):\n  def __init__(self, n, *, m): ...\n",
             "none of these can be called without arguments: Net(n, m); write a function create_",
         ),
-        ("def apply(x): return x\n", "pass 'my own.py:NAME' or write a function create_model()"),
-        ("x = 1\n", "that returns the model (the file has nn, x)"),
+        ("def apply(x): return x\n", "pass 'my own.py:NAME', or write a function create_model()"),
+        ("x = 1\n", "that returns the model (names in the file: nn, x)"),
         (
             "def main():\n    net = nn.Linear(2, 3)\nif __name__ == '__main__':\n    main()\n",
             "creates its model in main(); move line 5 into a function create_model()",

@@ -204,7 +204,7 @@ def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatc
     free = fetching._SPARE_BYTES + size - 1
     usage = shutil.disk_usage("/")._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(NoSpaceError, match="are free; free some space"):
+    with pytest.raises(NoSpaceError, match="available; free some space"):
         fetch([Source.locked(lock)], cache=cache, options=QUICK)
     assert [path for path, _ in server.requests] == ["/MODEL/manifest.json"]
     usage = usage._replace(free=free + 1)
@@ -311,7 +311,7 @@ def test_a_directory_is_a_source_too(tmp_path, cache):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("http://example.org/models", "use https://; http:// is allowed only on this machine"),
+        ("http://example.org/models", "use https://; http:// is allowed only for localhost"),
         ("ftp://example.org/models", "ftp:// is not supported"),
         ("https://user:secret@example.org/m", "contains a user name or password"),
         ("https://example.org/m?token=1", "cannot have a query"),

@@ -146,8 +146,8 @@ def _installation_lock(workload: Workload) -> Iterator[None]:
             yield
     except Timeout as error:
         raise ArtifactError(
-            f"{target}: another process has been installing it for {_LOCK_TIMEOUT_S:g} s; "
-            "stop that process, or run again later"
+            f"{target}: another process is still installing these artifacts after "
+            f"{_LOCK_TIMEOUT_S:g} s; stop that process, or try again later"
         ) from error
 
 

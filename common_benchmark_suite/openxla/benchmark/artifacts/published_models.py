@@ -241,11 +241,11 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     if not missing:
         return
     cache.directory.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(cache.directory).free
-    if missing + _SPARE_BYTES > free:
+    free, needed = shutil.disk_usage(cache.directory).free, missing + _SPARE_BYTES
+    if needed > free:
         raise NoSpaceError(
-            f"the download of {human_bytes(missing)} does not fit into {cache.directory}: only "
-            f"{human_bytes(free)} are free; free some space, or choose another artifact root"
+            f"not enough space in {cache.directory} for the download: {human_bytes(needed)} needed, "
+            f"{human_bytes(free)} available; free some space, or choose another artifact root"
         )
 
 

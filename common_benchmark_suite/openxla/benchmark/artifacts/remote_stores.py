@@ -209,9 +209,9 @@ def _check_url(url: str, *, may_be_local: bool = True) -> None:
     """
     scheme, local = urlsplit(url).scheme, _is_loopback(url)
     if local and not may_be_local:
-        raise StoreError(f"{url}: refused to follow a remote server's redirect to this machine")
+        raise StoreError(f"{url}: refused to follow a remote server's redirect to localhost")
     if scheme != "https" and not (scheme == "http" and local):
-        raise StoreError(f"{url}: use https://; http:// is allowed only on this machine")
+        raise StoreError(f"{url}: use https://; http:// is allowed only for localhost")
 
 
 def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
@@ -220,8 +220,8 @@ def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
         return NotFoundError(f"{url}: no such object (HTTP {status}); check the URL")
     if status in (401, 403):
         return AccessDeniedError(
-            f"{url}: access denied (HTTP {status}); it may not exist or may need credentials (for "
-            "gs://, run `gcloud auth application-default login`)"
+            f"{url}: access denied (HTTP {status}); check the URL and your credentials (for gs://, "
+            "run `gcloud auth application-default login`)"
         )
     if status == 412:
         return AlreadyExistsError(f"{url} already exists (HTTP 412); artifacts are written once")

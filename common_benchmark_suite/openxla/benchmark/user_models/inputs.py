@@ -139,7 +139,7 @@ class UserModel(InferenceModel):
             first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
         except Exception as error:
             raise UserModelError(
-                f"the model cannot run on {forms}: {error_line(error, self.file)}"
+                f"the model cannot run with inputs {forms}: {error_line(error, self.file)}"
             ) from error
         if any(old.tobytes() != new.tobytes() for old, new in zip(copies, inputs, strict=True)):
             raise UserModelError("the model changes its inputs; make it work on copies")

@@ -350,7 +350,8 @@ def _plain_run(
     forms = ", ".join(map(form_of, inputs))
     why, other = map(error_line, reversed(errors) if by_runtime else errors)
     raise UserModelError(
-        f"the program cannot run on {forms}: {why}; ONNX Runtime also failed: {other}"
+        f"the program cannot run with inputs {forms}; ONNX's reference evaluator: {why}; "
+        f"ONNX Runtime: {other}"
     ) from errors[-1]
 
 

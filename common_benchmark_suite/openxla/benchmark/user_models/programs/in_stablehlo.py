@@ -343,7 +343,7 @@ class StableHloModel(ProgramModel):
         return truth, own
 
     def _plain(self, inputs: Sequence[Array]) -> list[Array]:
-        with refusing(f"the program cannot run on {', '.join(map(form_of, inputs))}"):
+        with refusing(f"the program cannot run with inputs {', '.join(map(form_of, inputs))}"):
             compiled = jax.jit(self.forward).lower(*inputs).compile(compiler_options=_PLAINLY)
             return [np.asarray(value) for value in as_tuple(compiled(*inputs))]
 

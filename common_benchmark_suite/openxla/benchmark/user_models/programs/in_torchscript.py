@@ -48,7 +48,9 @@ class TorchScriptProgram(RunnableProgram):
         first = bundled[0] if bundled else ()
         tensors = [v for v in first[: len(self._takes.names)] if isinstance(v, torch.Tensor)]
         if len(tensors) < self._takes.required:
-            raise UserModelError(f"{self.path.name} has no tensor inputs; pass --input")
+            raise UserModelError(
+                f"{self.path.name} lacks example tensors for some required inputs; pass --input"
+            )
         return list(map(as_array, tensors))
 
     def copied(self) -> Any:

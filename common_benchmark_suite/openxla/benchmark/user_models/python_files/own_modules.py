@@ -256,15 +256,15 @@ class _Search:
             )
         if function := self._definitions.of_weights():
             raise UserModelError(
-                f"{beginning}{function}() takes weights: write a function create_model() that "
+                f"{beginning}{function}() takes weights; write a function create_model() that "
                 f"returns the pair ({function}, params)"
             )
         known = (EXAMPLE_INPUTS, "apply")
         others = [n for n in self._file.names if n not in (*known, *self._file.modules)]
         raise UserModelError(
-            f"{beginning}pass {self._place.named('NAME', self._folder)} or write a function "
-            f"create_model() that returns the model (the file has {', '.join(others) or 'nothing'})"
-            f"{self._hint()}"
+            f"{beginning}pass {self._place.named('NAME', self._folder)}, or write a function "
+            f"create_model() that returns the model (names in the file: "
+            f"{', '.join(others) or 'none'}){self._hint()}"
         )
 
     def _note_others(self, chosen: Candidate, sure: Sequence[Candidate]) -> None:
@@ -282,7 +282,7 @@ class _Search:
 
     def _near(self, name: str) -> str:
         there = [n for n in self._file.names if n not in self._file.modules]
-        return did_you_mean(name, there) or f"; it has {', '.join(there) or 'nothing'}"
+        return did_you_mean(name, there) or f"; names in the file: {', '.join(there) or 'none'}"
 
 
 def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrameworkType:
@@ -322,16 +322,15 @@ def _optimizer(
     """
     if wanted.inputs or given is not None:
         raise UserModelError(
-            f"-t train: the batches come from the file's {EXAMPLE_BATCH}(); omit --input and "
-            "--inputs"
+            f"-t train: {EXAMPLE_BATCH}() in the file provides the batches; omit --input/--inputs"
         )
     if other := [name for name in wanted.data_types if name != "fp32"]:
-        raise UserModelError(f"--dtype {other[0]}: your own models are trained in fp32")
+        raise UserModelError(f"--dtype {other[0]}: only fp32 training is supported; omit --dtype")
     has_loss = "loss" in file.names or (framework is ModelFrameworkType.TF_V2 and file.has_loss)
     if not has_loss and not file.is_open:
         raise UserModelError(
             f"-t train: {place.file} defines no loss; add a function loss(model, *inputs) that "
-            "returns one number" + (" or compile the Keras model with one" * _is_keras(file))
+            "returns one number" + (", or compile the Keras model with a loss" * _is_keras(file))
         )
     if not {EXAMPLE_BATCH, EXAMPLE_INPUTS} & set(file.names) and not file.is_open:
         raise UserModelError(
