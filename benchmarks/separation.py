@@ -2,10 +2,10 @@
 
 For each tiny PyTorch model and each data type, the script compares three errors: the largest error
 of correct programs (the reference, and every `ok` cell of a parity file), the limit, and the errors
-of the same model if the operands of its products are rounded to the next lower precisions. Errors
-are measured as in verification: root mean square against the float64 run, relative to the truth's
-root mean square. There are two margins: the limit divided by the largest error of a correct
-program, and the smallest lower-precision error divided by the limit.
+of the same model when it computes in each of the next two lower precisions. Errors are measured as
+in verification: root mean square against the float64 run, relative to the truth's root mean square.
+There are two margins: the limit divided by the largest error of a correct program, and the smallest
+lower-precision error divided by the limit.
 
     python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
         [--table docs/concepts/separation.md]

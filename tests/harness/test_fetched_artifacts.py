@@ -267,7 +267,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
         "shutil.disk_usage = lambda _: Usage(1 << 40, (1 << 40) - 1000, 1000)\n"
     )
     machine.environment["PYTHONPATH"] = python_path(tmp_path / "site")
-    refused(machine.run(*ONE), "1000 bytes are free", "free some space")
+    refused(machine.run(*ONE), "1000 bytes available", "free some space")
     assert not any(path.endswith(".npy") for path, _ in server.requests)
 
 

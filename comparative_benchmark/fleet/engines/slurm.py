@@ -333,9 +333,7 @@ def _slurm(program: str, *arguments: str, script: str | None = None) -> str:
             check=False,
         )
     except FileNotFoundError as error:
-        raise EngineError(
-            f"{program} is not installed; engine slurm requires Slurm's commands"
-        ) from error
+        raise EngineError(f"{program} is not installed; engine slurm requires it") from error
     except subprocess.TimeoutExpired as error:
         # Bytes even in text mode, but not in all versions of Python.
         printed: Any = error.stderr or b""

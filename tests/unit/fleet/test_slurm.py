@@ -375,7 +375,7 @@ def test_jobs_of_other_submitters_are_polled(slurm, tmp_path):
     ("options", "message"),
     [
         ({"max_submited": 1}, "did you mean"),
-        ({"max_submitted": "many"}, "max_submitted must be a number, got 'many'"),
+        ({"max_submitted": "many"}, "must be a number from 0 to 1000000, got 'many'"),
         ({"seconds_between": -1}, "seconds_between must be a number"),
         ({"access": "-A x"}, "access must be a list of strings"),
     ],

@@ -92,7 +92,7 @@ def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
         ([], "`cbs run MODEL --save-as` wrote exactly one folder here; found: none"),
         (["nett.py"], "no such file"),
         (["../outside.py"], "a workflow can use only files in the checkout"),
-        (["json:dumps"], "instead, pass PATH.py:CALLABLE"),
+        (["json:dumps"], "specify it as PATH.py:CALLABLE instead"),
         (["${{ secrets.KEY }}.py"], "it contains '${{' or an unprintable character"),
         (["net.py", "--backend", "a\nb"], "it contains '${{' or an unprintable character"),
     ],

@@ -121,7 +121,7 @@ def _manifest_of(
     if others:
         raise ArtifactError(
             f"{where} contains workload {workload.label}-{others[0][:12]} instead of "
-            f"{workload.id}: the definitions have changed since; {_REPAIR}"
+            f"{workload.id}: the definitions have changed since publication; {_REPAIR}"
         )
     return None
 

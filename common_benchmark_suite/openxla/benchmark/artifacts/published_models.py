@@ -241,10 +241,10 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     if not missing:
         return
     cache.directory.mkdir(parents=True, exist_ok=True)
-    free, needed = shutil.disk_usage(cache.directory).free, missing + _SPARE_BYTES
-    if needed > free:
+    free, total = shutil.disk_usage(cache.directory).free, missing + _SPARE_BYTES
+    if total > free:
         raise NoSpaceError(
-            f"not enough space in {cache.directory} for the download: {human_bytes(needed)} needed, "
+            f"not enough space in {cache.directory} for the download: {human_bytes(total)} needed, "
             f"{human_bytes(free)} available; free some space, or choose another artifact root"
         )
 
@@ -356,7 +356,7 @@ def _lock_of(model: str, url: str, cache: Cache, options: FetchOptions) -> Locke
             ) from error
         raise reason from error
     if name != model:
-        raise MalformedError(f"the manifest is for the model {name}")
+        raise MalformedError(f"the manifest is for the model {name}, not {model}")
     return lock
 
 
