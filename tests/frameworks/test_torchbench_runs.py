@@ -46,7 +46,7 @@ FAULTS = {
         "raise ImportError('no BertModel') from RuntimeError('no operator')",
         None,
         "failed",
-        r"ImportError: no BertModel \(for RuntimeError: no operator\)",
+        r"ImportError: no BertModel \(caused by RuntimeError: no operator\)",
     ),
     "downloads": (
         "import urllib.request; urllib.request.urlopen('http://example.org/weights')",
