@@ -162,7 +162,9 @@ def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
         environment=environment,
     )
     # Queries, keys, values and output, and two of the MLP, in two layers.
-    told = re.search(r"eager \(pytorch\): (\d+) matrix products take .* on their own, (\d+)% of", said)
+    told = re.search(
+        r"eager \(pytorch\): (\d+) matrix products take .* on their own, (\d+)% of", said
+    )
     assert told, said
     assert int(told[1]) == 12
     assert int(told[2]) > 0
