@@ -4,15 +4,17 @@
     python benchmarks/published_results.py [--minutes M] [--only NAME ...]
     python benchmarks/published_results.py --page-only
 
-Each race adds its results to `build/published/results.json`. A later call resumes an interrupted
-race and skips finished races, so a campaign can take several days on one machine. Run nothing else
-at the same time: a disturbed race stays in the page as `unclear (disturbed)`.
+A finished race puts its results into `docs/results/NAME.json`, without the names of hosts and
+folders. Later calls skip it, unless `--only` names it, and resume an interrupted race. Run nothing
+else at the same time: a disturbed race stays in the page as `unclear (disturbed)`.
 """
 
 import argparse
+import itertools
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -20,11 +22,13 @@ import attrs
 from _timing import print_table
 
 import comparative_benchmark as cb
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED
+from comparative_benchmark.reporting.report.inputs import merge
+from comparative_benchmark.results.published import published
 from comparative_benchmark.terminal.tables import results_table
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "build" / "published" / "results.json"
+UNFINISHED = ROOT / "build" / "published"
 FOLDER = ROOT / "docs" / "results"
 FRAMEWORKS = "(PT|JAX|TF)"
 EAGER, INDUCTOR = "pt_inductor:eager", "pt_inductor:inductor"
@@ -52,6 +56,16 @@ class PublishedRace:
     stacks: Sequence[str] = EVERY_STACK
     minutes: int = 20
 
+    @property
+    def measured(self) -> Path:
+        """Results file of `cbs run`."""
+        return UNFINISHED / f"{self.name}.json"
+
+    @property
+    def published(self) -> Path:
+        """Results file of the finished race."""
+        return FOLDER / f"{self.name}.json"
+
     def command(self) -> list[str]:
         """Returns the command line of the race."""
         model = self.model.replace("{}", FRAMEWORKS)
@@ -60,7 +74,7 @@ class PublishedRace:
             *("-name", f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT"),
             *("--backend", ",".join(self.stacks), "--baseline", self.stacks[0]),
             # The fewest from which close programs get a verdict and an exit code.
-            *("--processes", "6", "-o", str(RESULTS), "--resume", "--busy"),
+            *("--processes", "6", "-o", str(self.measured), "--resume", "--busy"),
         ]
 
 
@@ -142,21 +156,25 @@ def main() -> int:
         hours = sum(race.minutes for race in races) / 60
         print(f"{len(races)} races, about {hours:.1f} h on two cores")
         return 0
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    if not options.only:
+        races = [race for race in races if not race.published.exists()]
+    UNFINISHED.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    code = 0
     for race in () if options.page_only else races:
         left = None if options.minutes is None else options.minutes * 60
         if left is not None and time.monotonic() - started + race.minutes * 60 > left:
             print(f"{race.name} needs {race.minutes} min; postponed to the next call")
             continue
         print(f"== {race.name}", flush=True)
-        done = subprocess.run(race.command(), cwd=ROOT, check=False)
-        if done.returncode == 130:
-            return done.returncode
-        code = code or done.returncode
+        code = subprocess.run(race.command(), cwd=ROOT, check=False).returncode
+        results = cb.load(race.measured)
+        # Failures of competitors set the code as well, and belong to the results.
+        if code in (EXIT_INTERRUPTED, EXIT_UNFINISHED) or not results:
+            return code
+        cb.Results(published(results.document)).save(race.published)
+        race.measured.unlink()
     write_page()
-    return code
+    return 0
 
 
 PAGE = """# Published results
@@ -187,31 +205,29 @@ STACKS += ("onnxruntime", "openvino", "torchao", "nncf")
 
 
 def write_page() -> None:
-    """Writes the report, and a page with the answer and the table of each race."""
-    results = cb.load(RESULTS)
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    results.report(FOLDER / "report.html", title="Published results")
-    by_race: dict[str, list[Case]] = {}
-    for case in results:
-        by_race.setdefault(case.label, []).append(case)
-    environments = [run.execution_environment for run in results.document.runs]
-    versions = {item.name: item.version for one in environments for item in one.python_environment}
+    """Writes the report, and a page with the answer and the table of each finished race."""
+    finished = {race: cb.load(race.published) for race in RACES if race.published.exists()}
+    together = merge([race.document for race in finished.values()])
+    cb.Results(together.document).report(FOLDER / "report.html", title="Published results")
+    environments = [run.execution_environment for run in together.runs]
+    versions: defaultdict[str, set[str]] = defaultdict(set)
+    for package in itertools.chain(*(one.python_environment for one in environments)):
+        versions[package.name].add(package.version)
     page = PAGE.format(
-        count=len(by_race),
+        count=len(finished),
         all=len(RACES),
         machine=_listed(
             f"{host.cpu_model}, {host.usable_cpus} CPUs, {host.memory_bytes / 2**30:.0f} GiB, "
             f"{host.system}"
             for host in (one.host for one in environments)
         ),
-        dates=_listed(f"{case.started:%Y-%m-%d}" for case in results),
-        packages=", ".join(f"{name} {versions[name]}" for name in STACKS if name in versions),
+        dates=_listed(f"{case.started:%Y-%m-%d}" for case in together.cases),
+        packages=", ".join(f"{name} {_listed(versions[name])}" for name in STACKS),
         revisions=_listed(one.git_revision[:8] for one in environments if one.git_revision),
     )
-    for label, cases in by_race.items():
-        records = tuple(case.result for case in cases)
-        race = cb.Results(attrs.evolve(results.document, benchmarks=records))
-        page += f"\n## {label}\n\n{race.recommendation}\n\n{_markdown(race)}"
+    for race, results in finished.items():
+        page += f"\n## {race.name}\n\n{results.recommendation}\n\n{_markdown(results)}"
+        page += f"\n[Results file]({race.published.name})\n"
     (FOLDER / "index.md").write_text(page, encoding="utf-8")
 
 
