@@ -22,9 +22,13 @@ import attrs
 from _timing import print_table
 
 import comparative_benchmark as cb
+from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED
 from comparative_benchmark.reporting.report.inputs import merge
+from comparative_benchmark.results.comparing.compare import Family
 from comparative_benchmark.results.published import published
+from comparative_benchmark.terminal.compare_views import latency_text, speedup_text
+from comparative_benchmark.terminal.run_summary import rank
 from comparative_benchmark.terminal.tables import results_table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -189,6 +193,12 @@ figures, and the reason of each result that is not `ok`.
 | packages | {packages} |
 | revision | {revisions} |
 
+## The lowest latencies
+
+The first competitor of each row has the lowest latency with a correct output. The others are not
+clearly slower. Speed-ups are relative to eager PyTorch.
+
+{leaders}
 Latencies have 95 % intervals, and speed-ups have 98 % intervals. [Read a
 result](../getting-started/read-a-result.md) explains the verdicts. One command repeats the races
 and writes this page:
@@ -224,9 +234,17 @@ def write_page() -> None:
         dates=_listed(f"{case.started:%Y-%m-%d}" for case in together.cases),
         packages=", ".join(f"{name} {_listed(versions[name])}" for name in STACKS),
         revisions=_listed(one.git_revision[:8] for one in environments if one.git_revision),
+        leaders=_markdown(
+            ["race", "competitors", "latency ms", "speed-up", "verdict"],
+            [
+                _leaders(race, results)
+                for race, results in finished.items()
+                if race.stacks[0] == EAGER
+            ],
+        ),
     )
     for race, results in finished.items():
-        page += f"\n## {race.name}\n\n{results.recommendation}\n\n{_markdown(results)}"
+        page += f"\n## {race.name}\n\n{results.recommendation}\n\n{_table(results)}"
         page += f"\n[Results file]({race.published.name})\n"
     (FOLDER / "index.md").write_text(page, encoding="utf-8")
 
@@ -235,13 +253,36 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))
 
 
-def _markdown(race: cb.Results) -> str:
+def _leaders(race: PublishedRace, results: cb.Results) -> list[str]:
+    """Returns the fastest competitors of a race, and how the first compares with the baseline."""
+    cases = list(results)
+    family = Family(cases, threshold=NOISE_THRESHOLD)
+    best, *others = rank(cases)
+    leaders = [best]
+    leaders += [
+        case for case in others if family.comparison(best, case).verdict is not Verdict.SLOWER
+    ]
+    [baseline] = [case for case in cases if case.competitor == race.stacks[0]]
+    comparison = family.comparison(baseline, best)
+    return [
+        f"[{race.name}](#{race.name})",
+        ", ".join(f"{case.competitor} ({case.framework})" for case in leaders),
+        latency_text(comparison.candidate_ms),
+        speedup_text(comparison.ratio),
+        "baseline" if best is baseline else comparison.word,
+    ]
+
+
+def _table(race: cb.Results) -> str:
     """Returns the table of `cbs show` in Markdown, without the name of the workload."""
     _, *columns = results_table(race, baseline=race.baseline).table.columns
-    rows = [[str(column.header) for column in columns], ["---"] * len(columns)]
     cells = ([str(cell) for cell in column.cells] for column in columns)
-    rows += map(list, zip(*cells, strict=True))
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return _markdown([str(column.header) for column in columns], zip(*cells, strict=True))
+
+
+def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -376,7 +376,7 @@ class ResidentBackend(Backend):
         """
         if len(self._paths) != 1:
             raise UnsupportedError(
-                f"{runtime} would profile a generative model's two programs separately: instead, "
+                f"{runtime} cannot profile a generative model, whose two programs alternate; "
                 "profile a case that only scores its input"
             )
         return self._paths[0]

@@ -178,7 +178,7 @@ def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
     if lacking:
         packages = " ".join(module.replace("_", "-") for module in lacking)
         raise UnusableEnvironmentError(
-            f"{name}: workers need the packages {', '.join(lacking)}; "
+            f"{name}: workers also need {', '.join(lacking)}; "
             f"run {python} -m pip install {packages}"
         )
 

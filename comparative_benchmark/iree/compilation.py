@@ -193,7 +193,7 @@ def export_reproducer(task: ExportTask) -> Exported:
             "program.mlirbc": "the program to compile: MLIR bytecode, dialect "
             f"{imported.input_type}; `iree-ir-tool copy program.mlirbc -o program.mlir` converts "
             "it to text",
-            "weights.irpa": "its weights: parameters in the scope `model`",
+            "weights.irpa": "the program's weights: parameters in the scope `model`",
         },
         commands=_commands(task, imported.input_type, flags),
         notes=(_NOTE,),

@@ -210,7 +210,7 @@ def export_reproducer(task: ExportTask) -> Exported:
         array_files.save_all(
             task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves]
         )
-        files["weights"] = "the weights, which are the first arguments"
+        files["weights"] = "the weights, which are the program's first arguments"
     return Exported(
         settings={"threads": task.context.threads},
         packages=("jax", "jaxlib", "numpy", "ml_dtypes"),

@@ -85,7 +85,7 @@ def summary_lines(
     installed, lacking = split(cases)
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
-    ranked = _ranked(installed)
+    ranked = rank(installed)
     which = "No ranked competitor" if good else "No competitor"
     lines = [f"{which} has a correct output."]
     if ranked:
@@ -113,7 +113,7 @@ def fastest(cases: Sequence[Case]) -> Case | None:
     if _why_not_ranked(cases):
         return None
     installed, _ = split(cases)
-    return next(iter(_ranked(installed)), None)
+    return next(iter(rank(installed)), None)
 
 
 def recommendation(cases: Sequence[Case]) -> str:
@@ -143,7 +143,7 @@ def _why_not_ranked(cases: Sequence[Case]) -> str:
     return f"there are results for {count} workloads; select one" if count > 1 else ""
 
 
-def _ranked(cases: Sequence[Case]) -> list[Case]:
+def rank(cases: Sequence[Case]) -> list[Case]:
     """Returns the cases that can be recommended, fastest first."""
     able = [case for case in cases if case.status is Status.OK and case.result.ranked]
     return sorted(
@@ -163,7 +163,7 @@ def by_batch(cases: Sequence[Case]) -> list[str]:
     for case in cases:
         groups[case.result.definition.batch_size or 0].append(case)
     workloads = {case.workload for case in cases}
-    best = {batch: ranked for batch in sorted(groups) if (ranked := _ranked(groups[batch]))}
+    best = {batch: ranked for batch in sorted(groups) if (ranked := rank(groups[batch]))}
     if 0 in groups or len(groups) != len(workloads) or not best:
         return []
     ranges = [

@@ -450,8 +450,8 @@ def verify(options: argparse.Namespace) -> int:
         screen.say("run `cbs artifacts fetch` to fetch locked artifacts again")
     if damaged:
         screen.say(
-            "the next run fetches damaged workloads again if they are locked; regenerate others "
-            "with --generate-artifacts. If a checkpoint is damaged, remove its folder"
+            "the next run fetches damaged workloads again if they are locked; regenerate "
+            "the others with --generate-artifacts. If a checkpoint is damaged, remove its folder"
         )
     return EXIT_WRONG if removed or damaged else EXIT_OK
 

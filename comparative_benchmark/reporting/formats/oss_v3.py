@@ -324,7 +324,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
     copies = [member.extra[CARRIER] for member in members if CARRIER in member.extra]
     if len(copies) != 1:
         raise FormatError(
-            f"{len(copies)} records for this result contain an exact copy, expected 1"
+            f"{len(copies)} records for this result contain metric.extra_info.{CARRIER}, expected 1"
         )
     try:
         result = decoded(copies[0])
@@ -339,7 +339,7 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
             member.value.get(key) != value for key, value in expected.items()
         )
         if wrong:
-            raise FormatError(f"metric {name!r} differs from its exact copy")
+            raise FormatError(f"metric {name!r} differs from metric.extra_info.{CARRIER}")
     if records:
         raise FormatError(f"the record for metric {next(iter(records))!r} is missing")
     return result

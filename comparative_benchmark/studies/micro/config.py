@@ -287,7 +287,7 @@ class _Reader:
         if case is None:
             return data_type
         if given is not None and data_type != case.data_type:
-            self._fail(given, f"expected the model's data type, {case.data_type}, got {data_type}")
+            self._fail(given, f"expected the model's data type ({case.data_type}), got {data_type}")
         return str(case.data_type)
 
     def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:

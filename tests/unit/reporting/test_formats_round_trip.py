@@ -92,7 +92,9 @@ def test_a_record_of_oss_v3_that_someone_changed_is_refused(results_file):
     )
     assert imported.results == results[1:]
     [sentence] = imported.refused
-    assert sentence == "a.json:1: metric 'latency (ms)' differs from its exact copy"
+    assert sentence == (
+        "a.json:1: metric 'latency (ms)' differs from metric.extra_info.common_benchmark_suite"
+    )
 
 
 def test_what_the_uploader_adds_to_a_record_is_no_change(results_file):
@@ -108,7 +110,7 @@ def test_what_the_uploader_adds_to_a_record_is_no_change(results_file):
 def test_a_lost_line_of_a_result_is_noticed(results_file):
     results = results_files.read(results_file).results
     lines = exporter("oss-v3")(results).files[""].decode().splitlines()
-    for lost, words in ((0, "0 records for this result contain an exact copy"), (1, "is missing")):
+    for lost, words in ((0, "0 records for this result contain metric.extra"), (1, "is missing")):
         kept = lines[:lost] + lines[lost + 1 :]
         imported = importer("oss-v3")(Source("a.json", "\n".join(kept).encode()))
         assert len(imported.results) == len(results) - 1

@@ -376,7 +376,7 @@ def test_a_whole_model_is_named_as_a_case(config):
         (("device: cpu", "matrix_shapes: []"), ":6:18: a whole model defines its own shapes"),
         (
             ("device: cpu", "high_precision_dtype: float"),
-            ":6:25: expected the model's data type, bf16, got ",
+            ":6:25: expected the model's data type (bf16), got ",
         ),
     ],
 )
