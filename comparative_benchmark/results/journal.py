@@ -90,35 +90,17 @@ class Settings:
             {name: value for name, value in settings.sampling.items() if name not in ignored}
             for settings in (self, now)
         ]
-        pairs: list[tuple[str, Any, Any]] = [
-            ("device", self.device, now.device),
-            ("outputs", self.outputs, now.outputs),
-        ]
         here, there = self.execution_environment, now.execution_environment
-        pairs += [
-            (name, getattr(here.host, attribute), getattr(there.host, attribute))
-            for name, attribute in (
-                ("threads", "threads"),
-                ("pinned CPUs", "pinned_cpus"),
-                ("usable CPUs", "usable_cpus"),
-                ("CPU", "cpu_model"),
-                ("Python", "python"),
-            )
+        shared = sorted(here.environments.keys() & there.environments.keys())
+        found = _differences("", _facts(self, shared), _facts(now, shared))
+        found += _differences("sampling: ", *rules)
+        environments: list[tuple[str, Any, Any]] = [("", here, there)]
+        environments += [
+            (f"{name}: ", here.environments[name], there.environments[name]) for name in shared
         ]
-        pairs.append(("suite revision", here.git_revision, there.git_revision))
-        pairs += _by_name("sampling: ", *rules)
-        pairs += _by_name(
-            "", _versions(here.python_environment), _versions(there.python_environment)
-        )
-        for name in sorted(here.environments.keys() & there.environments.keys()):
-            before, after = here.environments[name], there.environments[name]
-            pairs.append((f"Python in {name}", before.python_version, after.python_version))
-            pairs += _by_name(
-                f"{name}: ",
-                _versions(before.python_environment),
-                _versions(after.python_environment),
-            )
-        return [f"{name} {old}, now {new}" for name, old, new in pairs if old != new]
+        for prefix, *pair in environments:
+            found += _differences(prefix, *(_versions(one.python_environment) for one in pair))
+        return found
 
 
 @attrs.frozen(kw_only=True)
@@ -499,11 +481,34 @@ def _versions(packages: Iterable[Any]) -> dict[str, str]:
     return {package.name: package.version for package in packages}
 
 
-def _by_name(
-    prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
-) -> list[tuple[str, Any, Any]]:
-    """Returns the first few differences between two mappings."""
-    different = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-    named = [(f"{prefix}{name}", old.get(name), new.get(name)) for name in different[:_MOST_NAMED]]
-    rest = len(different) - len(named)
-    return [*named, (f"{prefix}other differences", 0, rest)] if rest > 0 else named
+def _facts(settings: Settings, environments: Iterable[str]) -> dict[str, Any]:
+    around, host = settings.execution_environment, settings.execution_environment.host
+    facts = {
+        "device": settings.device,
+        "outputs": settings.outputs,
+        "suite revision": around.git_revision,
+        "threads": host.threads,
+        "pinned CPUs": host.pinned_cpus,
+        "usable CPUs": host.usable_cpus,
+        "CPU": host.cpu_model,
+        "Python": host.python,
+    }
+    versions = {
+        f"Python in {name}": around.environments[name].python_version for name in environments
+    }
+    return facts | versions
+
+
+def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Returns descriptions of the first few differences between two mappings."""
+    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    found = [
+        f"{prefix}{name} {_shown(old.get(name))}, now {_shown(new.get(name))}"
+        for name in names[:_MOST_NAMED]
+    ]
+    rest = len(names) - len(found)
+    return [*found, f"{prefix}{rest} other differences"] if rest > 0 else found
+
+
+def _shown(value: Any) -> Any:
+    return "absent" if value is None else value

@@ -411,6 +411,7 @@ def test_blocks_are_paired_only_with_those_they_were_measured_in_turns_with(mach
             ),
             "jax 1, now 2",
         ),
+        (lambda e: attrs.evolve(e, python_environment=()), "jax 1, now absent"),
     ],
 )
 def test_processes_of_other_settings_are_not_joined(machine, change, said):
