@@ -27,6 +27,7 @@ from comparative_benchmark.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED
 from comparative_benchmark.reporting.report.inputs import merge
 from comparative_benchmark.results.comparing.compare import Family
 from comparative_benchmark.results.published import published
+from comparative_benchmark.results.record import Document
 from comparative_benchmark.terminal.compare_views import latency_text, speedup_text
 from comparative_benchmark.terminal.run_summary import rank
 from comparative_benchmark.terminal.tables import results_table
@@ -175,7 +176,7 @@ def main() -> int:
         # Failures of competitors set the code as well, and belong to the results.
         if code in (EXIT_INTERRUPTED, EXIT_UNFINISHED) or not results:
             return code
-        cb.Results(published(results.document)).save(race.published)
+        cb.Results(_without_conditions(published(results.document))).save(race.published)
         race.measured.unlink()
     write_page()
     return 0
@@ -232,7 +233,9 @@ def write_page() -> None:
             for host in (one.host for one in environments)
         ),
         dates=_listed(f"{case.started:%Y-%m-%d}" for case in together.cases),
-        packages=", ".join(f"{name} {_listed(versions[name])}" for name in STACKS),
+        packages=", ".join(
+            f"{name} {_listed(versions[name])}" for name in STACKS if name in versions
+        ),
         revisions=_listed(one.git_revision[:8] for one in environments if one.git_revision),
         leaders=_markdown(
             ["race", "competitors", "latency ms", "speed-up", "verdict"],
@@ -247,6 +250,26 @@ def write_page() -> None:
         page += f"\n## {race.name}\n\n{results.recommendation}\n\n{_table(results)}"
         page += f"\n[Results file]({race.published.name})\n"
     (FOLDER / "index.md").write_text(page, encoding="utf-8")
+
+
+def _without_conditions(document: Document) -> Document:
+    """Returns a document without the conditions of blocks, which fill two thirds of its file.
+
+    Their verdicts stay: each block's `contended`, and the trial's `contention`.
+    """
+    results = []
+    for result in document.benchmarks:
+        metrics = result.measured
+        processes = tuple(
+            attrs.evolve(
+                process,
+                blocks=tuple(attrs.evolve(block, conditions=None) for block in process.blocks),
+            )
+            for process in metrics.processes or ()
+        )
+        levels = {result.level: attrs.evolve(metrics, processes=processes)}
+        results.append(attrs.evolve(result, metrics=attrs.evolve(result.metrics, **levels)))
+    return attrs.evolve(document, benchmarks=tuple(results))
 
 
 def _listed(values: Iterable[str]) -> str:

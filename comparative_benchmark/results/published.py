@@ -11,7 +11,14 @@ import attrs
 import msgspec
 
 from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
-from comparative_benchmark.results.record import Document, EnvironmentName, Result, Run
+from comparative_benchmark.results.record import (
+    Document,
+    EnvironmentName,
+    ExecutionEnvironment,
+    Result,
+    Run,
+    Trigger,
+)
 
 # Suffix of the profile folder of `cbs run --profile -o r.json` and `cbs explain r.json`.
 SUFFIX = ".profiles"
@@ -99,52 +106,62 @@ def published(document: Document) -> Document:
     """Returns a document without host and folder names; links to files are removed."""
     return attrs.evolve(
         document,
+        trigger=_trigger(document.trigger),
+        execution_environment=_environment(document.execution_environment),
         runs=tuple(_run(run) for run in document.runs),
         benchmarks=tuple(_result(result) for result in document.benchmarks),
     )
 
 
-def _run(run: Run) -> Run:
-    around = run.execution_environment
+def _trigger(trigger: Trigger) -> Trigger:
+    return attrs.evolve(trigger, command=tuple(map(without_folders, trigger.command)))
+
+
+def _environment(around: ExecutionEnvironment) -> ExecutionEnvironment:
+    host = attrs.evolve(around.host, hostname=host_name(around.host.hostname))
     others = {
         name: attrs.evolve(other, python=without_folders(other.python))
         for name, other in around.environments.items()
     }
+    return attrs.evolve(around, host=host, environments=others)
+
+
+def _run(run: Run) -> Run:
     where = run.allocation
     return attrs.evolve(
         run,
         allocation=where and attrs.evolve(where, node=host_name(where.node)),
-        trigger=attrs.evolve(run.trigger, command=tuple(map(without_folders, run.trigger.command))),
-        execution_environment=attrs.evolve(
-            around,
-            host=attrs.evolve(around.host, hostname=host_name(around.host.hostname)),
-            environments=others,
-        ),
+        trigger=_trigger(run.trigger),
+        execution_environment=_environment(run.execution_environment),
     )
 
 
 def _result(result: Result) -> Result:
     changes: dict[str, Any] = {
-        name: without_folders(value)
+        name: _shown(getattr(result, name))
         for name in ("log_file", "timeline", "reason", "traceback")
-        if isinstance(value := getattr(result, name), str)
     }
-    if result.absence and result.absence.python is not None:
-        python = without_folders(result.absence.python)
-        changes["absence"] = attrs.evolve(result.absence, python=python)
+    if result.absence:
+        absence = attrs.evolve(result.absence, python=_shown(result.absence.python))
+        changes["absence"] = absence
+    if variables := result.measured.variables:
+        shown = {name: without_folders(value) for name, value in variables.items()}
+        metrics = attrs.evolve(result.measured, variables=shown)
+        changes["metrics"] = attrs.evolve(result.metrics, **{result.level: metrics})
     definition, where = result.definition, result.definition.environment
     if isinstance(where, EnvironmentName):
         where = attrs.evolve(where, python=without_folders(where.python))
-    # User models are identified by their digest.
-    parameters = {
-        name: without_folders(value) if isinstance(value, str) else value
-        for name, value in definition.model_parameters.items()
-    }
-    source = definition.input_source
     definition = attrs.evolve(
         definition,
         environment=where,
-        model_parameters=parameters,
-        input_source=without_folders(source) if isinstance(source, str) else source,
+        # User models are identified by their digest.
+        model_parameters={
+            name: _shown(value) for name, value in definition.model_parameters.items()
+        },
+        input_source=_shown(definition.input_source),
     )
     return attrs.evolve(result, definition=definition, **changes)
+
+
+def _shown(value: Any) -> Any:
+    return without_folders(value) if isinstance(value, str) else value

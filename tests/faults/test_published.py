@@ -6,7 +6,8 @@ import pytest
 from results_support import plain_document
 
 from comparative_benchmark.reporting.formats import EXPORTS
-from comparative_benchmark.results.published import without_folders
+from comparative_benchmark.results.published import published, without_folders
+from comparative_benchmark.results.results_file import encode, read_document
 
 HOST, USER = "build-box-7", "someone"
 
@@ -15,7 +16,8 @@ HOST, USER = "build-box-7", "someone"
 def own(tmp_path):
     """A results file that names host, user and folders wherever a run does."""
     document = plain_document()
-    for run in document["runs"]:
+    # The latest run is repeated at the top.
+    for run in (document, *document["runs"]):
         run["execution_environment"]["host"]["hostname"] = HOST
         run["trigger"]["command"] = [
             "cbs",
@@ -33,9 +35,19 @@ def own(tmp_path):
             "source_sha256": "0" * 64,
         }
         record["definition"]["input_source"] = f"/home/{USER}/arrays"
+        for metrics in record["metrics"].values():
+            metrics["variables"] = {"TF_CPP_VMODULE": f"/home/{USER}/modules"}
     path = tmp_path / "own.json"
     path.write_text(json.dumps(document))
     return path
+
+
+def test_a_published_document_names_nobody(own):
+    document = read_document(own)
+    for shown, has_names in ((document, True), (published(document), False)):
+        text = encode(shown).decode()
+        assert (HOST in text and USER in text) == has_names
+        assert (HOST in text or USER in text) == has_names
 
 
 def test_a_page_has_names_only_when_asked(cbs, own, tmp_path):
