@@ -11,6 +11,7 @@ else at the same time: a disturbed race stays in the page as `unclear (disturbed
 
 import argparse
 import itertools
+import os
 import subprocess
 import sys
 import time
@@ -171,7 +172,11 @@ def main() -> int:
             print(f"{race.name} needs {race.minutes} min; postponed to the next call")
             continue
         print(f"== {race.name}", flush=True)
-        code = subprocess.run(race.command(), cwd=ROOT, check=False).returncode
+        environment = dict(os.environ)
+        if any("+" in stack for stack in race.stacks):
+            # Packages for recipes, which `scripts/test.sh` keeps apart from .venv.
+            environment["PYTHONPATH"] = str(ROOT / ".recipes.venv")
+        code = subprocess.run(race.command(), cwd=ROOT, env=environment, check=False).returncode
         results = cb.load(race.measured)
         # Failures of competitors set the code as well, and belong to the results.
         if code in (EXIT_INTERRUPTED, EXIT_UNFINISHED) or not results:
