@@ -205,9 +205,11 @@ The first competitor of each row has the lowest latency with a correct output. T
 clearly slower. Speed-ups are relative to eager PyTorch.
 
 {leaders}
-Latencies have 95 % intervals, and speed-ups have 98 % intervals. [Read a
-result](../getting-started/read-a-result.md) explains the verdicts. One command repeats the races
-and writes this page:
+Latencies have 95 % intervals, and speed-ups have 98 % intervals. A verdict accounts for all pairs
+of competitors in its race, so it can be `unclear` although its interval excludes 1. [Read a
+result](../getting-started/read-a-result.md) explains verdicts and columns.
+
+One command repeats the races and writes this page:
 
 ```sh
 python benchmarks/published_results.py
@@ -252,7 +254,8 @@ def write_page() -> None:
         ),
     )
     for race, results in finished.items():
-        page += f"\n## {race.name}\n\n{results.recommendation}\n\n{_table(results)}"
+        answer = "".join(f"- {line}\n" for line in results.recommendation.splitlines())
+        page += f"\n## {race.name}\n\n{answer}\n{_table(results)}"
         page += f"\n[Results file]({race.published.name})\n"
     (FOLDER / "index.md").write_text(page, encoding="utf-8")
 

@@ -31,9 +31,9 @@ CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
-A *recipe* is a way to compute with fewer bits, for example with int8 weights. This page shows which
-recipes each backend can apply, and how much accuracy they cost. To run a recipe, see
-[Quantised programs](../guides/measure.md#quantised-programs).
+A *recipe* is a way to compute with fewer bits or fewer weights, for example with int8 weights. This
+page shows which recipes each backend can apply, and how much accuracy they cost. To run a recipe,
+see [Quantised programs](../guides/measure.md#quantised-programs).
 
 ## How to read the tables
 
@@ -44,12 +44,12 @@ recipes.
 Each column is a [competitor](../reference/glossary.md): a backend with a compiler. The *fp32* and
 *bf16* tables are named after the model's data type. Each cell contains, in this order:
 
-1. The number of linear layers that the recipe changed.
-2. The size of the weights, relative to their original size. Embeddings are not quantised.
+1. The number of linear layers that the recipe changed. Embeddings are not quantised.
+2. The size of the weights (for ONNX Runtime, the file), relative to the original size.
 3. The signal-to-quantisation-noise ratio, relative to the unquantised float64 run.
 4. The share of 400 sentences whose language the model identifies correctly: {reference} in float64.
 
-`-` means that the backend cannot apply the recipe. Any other text explains a missing result.
+`-` means that the recipe does not exist for this backend. Any other text explains a missing result.
 
 A recipe name stands for the same arithmetic in every backend. If a backend computes differently,
 its recipe has a different name. For example, `int8dq` uses one scale for each row of the
@@ -69,8 +69,8 @@ LiteRT has no recipes. Its converter quantises the model. Each precision that th
 is a separate compiler:
 
 - `tflite:fp16` stores weights in 16 bits and computes in fp32.
-- `tflite:dynamic-range` uses int8 weights, with a scale for each output. It converts activations to
-  int8 at run time. Layers without an int8 kernel are not quantised. The nearest recipe is `int8dq`.
+- `tflite:dynamic-range` uses int8 weights, with a scale per output channel. It converts activations
+  to int8 at run time. Layers without int8 kernels stay unchanged. The nearest recipe is `int8dq`.
 - `tflite:int8` uses int8 weights and activations. The activation scales are calibrated on inputs
   that are not measured.
 

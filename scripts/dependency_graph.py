@@ -95,10 +95,10 @@ def main() -> int:
     ]
     parts = cycles(set(found))
     print(f"{len(packages)} packages in {max(layer.values()) + 1} layers, {len(found)} imports")
-    print(f"{len(parts)} cycles", *(" <-> ".join(part) for part in parts), sep="\n  ")
-    print(f"{len(upward)} upward imports", *upward, sep="\n  ")
+    print(f"cycles: {len(parts)}", *(" <-> ".join(part) for part in parts), sep="\n  ")
+    print(f"upward imports: {len(upward)}", *upward, sep="\n  ")
     missing = sorted(packages - set(layer))
-    print(f"{len(missing)} packages without a layer", *missing, sep="\n  ")
+    print(f"packages without a layer: {len(missing)}", *missing, sep="\n  ")
     return 1 if parts or upward or missing else 0
 
 

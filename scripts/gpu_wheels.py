@@ -77,7 +77,7 @@ def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
     # It comes first, because it reads the others.
     index.fetch(["packaging"])
     if not wheel_folder.import_packaging(index.directory):
-        raise WheelsError("cannot import the wheel of packaging")
+        raise WheelsError("cannot import the package packaging from its wheel")
     limit = int(options.limit_mb * _MB)
     groups: dict[str, list[str]] = {}
     taken: dict[str, Path] = {}

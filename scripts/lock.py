@@ -2,7 +2,7 @@
 """Writes the locked requirements of each backend from the environment it runs in.
 
 One environment contains all backends, so the locks agree with each other. Install the extras of
-pyproject.toml in the required versions, run the tests, then run this script. Local version labels
+pyproject.toml in the required versions, run this script, then run the tests. Local version labels
 (`+cpu`) are omitted, so that each machine can install a suitable build. The packages of recipes and
 of the documentation site are in separate folders (`pip install --target .recipes.venv`). Their
 locks contain only packages that are not in the locks below them.

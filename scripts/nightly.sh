@@ -3,7 +3,7 @@
 # are published to a store.
 #
 #   ./scripts/nightly.sh --tiny                     some tiny cases and two backends: minutes
-#   ./scripts/nightly.sh --store gs://bucket/suite  the cases of benchmark_all.sh, every backend
+#   ./scripts/nightly.sh --store gs://bucket/suite  the cases of nightly_cases.sh, every backend
 #
 #   --tiny            tiny cases, JAX and PyTorch
 #   --store URL       gs:// or a directory (default: CBS_STORE; without one, a storage emulator on

@@ -39,11 +39,11 @@ what=(-name "${NAME}")
 case "${KIND}" in
   torchbench)
     BACKENDS="${BACKENDS:-pt_inductor}"
-    what+=(--torchbench "${CBS_TORCHBENCH:?the folders that torchbench/NAME is one of}")
+    what+=(--torchbench "${CBS_TORCHBENCH:?the path of the folders that torchbench/NAME selects}")
     ;;
   bench)
     BACKENDS="${BACKENDS:-pt_inductor}" # scripts run in their environments
-    : "${CBS_BENCH:?the milabench configuration that bench/NAME is of}"
+    : "${CBS_BENCH:?the milabench configuration that contains bench/NAME}"
     ;;
   userbenchmark) BACKENDS="${BACKENDS:-pt_inductor}" ;; # it runs in their environments
   *) BACKENDS="${BACKENDS:-jax_xla,pt_inductor}" ;;

@@ -121,7 +121,7 @@ def _torchbench_request(asked: str) -> tuple[str, str, str]:
         raise RequestError(f"RUN_TORCHBENCH: {_unknown((unknown or [_ALL])[0], found, models)}")
     if of_both := [name for name in names if name in found and name not in models]:
         raise RequestError(
-            f"RUN_TORCHBENCH: {of_both[0]} is a userbenchmark and the other names are models; name "
+            f"RUN_TORCHBENCH: {of_both[0]} is a userbenchmark, but not all of the names are; name "
             "either userbenchmarks or models"
         )
     return ".+" if _ALL in names else "|".join(names), backends, "torchbench"

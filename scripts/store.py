@@ -82,7 +82,7 @@ def fetch_missing(store: Store, prefix: str, directory: Path, suffix: str) -> No
     missing = [name for name in found if not path_of(directory, name).is_file()]
     for name in missing:
         fetch(store, name, found[name], path_of(directory, name))
-    print(f"{len(found)} below {store.url}/{prefix}, {len(missing)} of them new")
+    print(f"files below {store.url}/{prefix}: {len(found)}, {len(missing)} of them new")
 
 
 def path_of(directory: Path, name: str) -> Path:

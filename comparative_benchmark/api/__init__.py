@@ -118,7 +118,7 @@ def run(  # noqa: D417 - RunRequest describes the options
         an exported program; or a name, as below.
       inputs: example inputs of a live model: a tuple of arguments, a dict of keyword arguments or
         one array. For other models, a folder with `input_0.npy`, `input_1.npy` ...
-      name: regular expression that must match the full name of a case.
+      name: regular expression that matches the full name of a case, or part of a name.
       backends: e.g. `jax_xla,pt_inductor:inductor+freezing`, or a sequence of such names; by
         default all installed backends, for TorchBench folders `pt_inductor:eager`.
       device: name of a device.

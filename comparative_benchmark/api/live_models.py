@@ -128,7 +128,7 @@ def _save_torch(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any
 
 
 def _save_jax(model: Any, inputs: Any, stem: Path) -> tuple[Path, Sequence[Any]]:
-    """Exports for all platforms; arguments and results become flat tuples of arrays."""
+    """Exports for CPUs; arguments and results become flat tuples of arrays."""
     jax = sys.modules["jax"]
     jax_export = importlib.import_module("jax.export")
     leaves, structure = jax.tree.flatten(_arguments(inputs))

@@ -378,7 +378,7 @@ def _cpus(request: RunRequest) -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in cpus if cpu not in usable]:
         raise UsageError(
-            f"--cpus: this process cannot use CPU {', '.join(map(str, lacking))}; "
+            f"--cpus: not usable by this process: {', '.join(map(str, lacking))}; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
     if cpus and request.run_in_process:

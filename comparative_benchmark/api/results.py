@@ -353,7 +353,7 @@ class Results(Table, Sequence[Case]):
         """Compares each competitor with the baseline competitor of its workload.
 
         Args:
-          baseline: `backend:compiler`; by default the baseline of the run.
+          baseline: `backend:compiler`; by default `self.baseline`.
           threshold: smaller differences count as noise.
         """
         chosen = baseline or self.baseline or DEFAULT_BASELINE

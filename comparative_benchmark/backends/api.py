@@ -95,7 +95,7 @@ class CompilerInfo:
       autotunes: options and accelerator types with which it chooses among programs by measuring
         them, so that another compilation may choose differently.
       trains: whether it supports training steps: forward, backward and weight update.
-      takes_recipes: whether the options may include a recipe, see `comparative_benchmark.recipes`.
+      takes_recipes: whether the options may include a recipe, see `backends.recipes`.
     """
 
     name: str
@@ -142,7 +142,7 @@ class BackendInfo:
       packages: by module, the distribution whose version is recorded in results if a worker has
         imported the module.
       reproducer: `module:function` that exports a program which runs without the suite (see
-        `backends.reproducing`), if offered.
+        `studies.reproduce`), if offered.
       extras: extras of this project that the backend's own environment contains; empty for a
         backend of another project.
       recipe_modules: modules that must also be installed if the options include a recipe.
@@ -264,8 +264,8 @@ class BackendContext:
         device, exported = DeviceSpec(**value["device"]), value.get("exported", {})
         if value.get("accelerator") not in (None, device.accelerator_type):
             raise UnsupportedError(
-                f"compiler {value['compiler']} runs only on {value['accelerator']}s, but the "
-                f"device is {device.name}: choose another one with --device"
+                f"compiler {value['compiler']} runs only on {value['accelerator'].upper()}s, but "
+                f"the device is {device.name}: choose another device with --device"
             )
         return cls(
             compiler=value["compiler"],
@@ -335,7 +335,7 @@ class BackendFacts:
     `outputs` is how outputs are held; if the backend leaves it out, `Backend.output_mode` is used.
 
     `graphs` and other details go to `notes`, as plain JSON values. Every backend that supports GPUs
-    notes `tf32` (see `tf32.note`).
+    notes `tf32` (see `host_settings.note`).
     """
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
@@ -498,7 +498,7 @@ class Backend(abc.ABC):
         Called for a `TrainingModel` of the suite only, after its steps were verified.
 
         Args:
-          draw: gives weights, gradients and moments, see `training.update_check`.
+          draw: gives weights, gradients and moments, see `training.models.draw_update`.
           steps: number of earlier steps that the optimizer assumes.
 
         Raises:

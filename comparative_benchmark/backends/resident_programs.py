@@ -268,7 +268,7 @@ def _merged(state: Sequence[Any], anew: Sequence[Any], changes: Sequence[bool]) 
 
 def _write_all(buffers: Sequence[Any], values: Sequence[Array]) -> None:
     if len(buffers) != len(values):
-        raise ValueError(f"expected {len(buffers)} inputs, got {len(values)}")
+        raise ValueError(f"number of inputs: expected {len(buffers)}, got {len(values)}")
     for index, (buffer, value) in enumerate(zip(buffers, values, strict=True)):
         if (buffer.shape, buffer.dtype) != (value.shape, value.dtype):
             raise ValueError(

@@ -88,8 +88,8 @@ class OutputChecks:
             raise SessionEnded(
                 Status.FAILED,
                 "compile",
-                f"not a cold compile: expected empty caches, but {program.cache_hits} cache hits "
-                "were reported; check that `BackendInfo.environment` redirects every cache",
+                f"not a cold compile: expected no cache hits, got {program.cache_hits}; check that "
+                "`BackendInfo.environment` redirects every cache",
             )
 
     def check_times(self, timed: Sequence[plausibility.TimedBlock]) -> None:

@@ -1,7 +1,7 @@
 """Fetches published artifacts before a run: inputs, truth, checkpoints, exported programs.
 
 Lock files list them. A model without a lock may define an `artifacts_dir_url`; the first manifest
-that this machine reads there stays locked for it (see `published_urls`).
+that this machine reads there stays locked for it (see `locked_urls`).
 
 Everything that the trials of a run need is fetched up front, in parallel. If an artifact cannot be
 fetched, only the trials of its workload fail, with the reason; locked artifacts are never generated
@@ -112,7 +112,7 @@ def _unsupported(reason: str) -> SessionEnded:
 _SAY_EVERY_S = 10.0
 # Few attempts, because a server that is down affects all models.
 _ATTEMPTS = 3
-_WAYS_OUT = "Use local artifacts with --no-download, or generate them with --generate-artifacts"
+_WAYS_OUT = "use local artifacts with --no-download, or generate them with --generate-artifacts"
 
 
 class Fetching:
@@ -173,7 +173,7 @@ class Fetching:
         self._urls = {model: urls[model] for model in locked}
         self._nowhere = {
             model: f"cannot fetch the published artifacts for {model} from {urls[model]}: "
-            f"{reason}. Correct the model's artifacts_dir_url. {_WAYS_OUT}"
+            f"{reason}; correct the model's artifacts_dir_url, {_WAYS_OUT}"
             for model, reason in errors.items()
         }
 
@@ -278,7 +278,7 @@ class Fetching:
             state = "published" if model in self._urls else "locked"
             raise ArtifactError(
                 f"cannot fetch the {state} artifacts for {model} from {self.locks[model].url}: "
-                f"{reason}. {_WAYS_OUT}"
+                f"{reason}; {_WAYS_OUT}"
             )
         return self._fetched.get(model)
 
@@ -286,8 +286,8 @@ class Fetching:
         sources = [Source.locked(self.locks[model]) for model in models]
         size = sum(source.lock.size_bytes for source in sources if source.lock)
         self._announce(
-            f"published artifacts for {len(models)} model{'s' if len(models) > 1 else ''} "
-            f"(up to {human_bytes(size)})"
+            f"fetching published artifacts for {len(models)} "
+            f"model{'s' if len(models) > 1 else ''} (up to {human_bytes(size)})"
         )
         options = FetchOptions(
             artifact_types=types, attempts=_ATTEMPTS, on_progress=Occasionally(self._announce)
@@ -355,4 +355,4 @@ class Occasionally:
         """Records progress, and prints it if enough time has passed."""
         if time.monotonic() - self._told_at >= _SAY_EVERY_S:
             self._told_at = time.monotonic()
-            self.announce(f"published artifacts: {progress}")
+            self.announce(f"fetching published artifacts: {progress}")

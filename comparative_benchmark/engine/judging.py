@@ -81,7 +81,8 @@ class Changes:
         unchanged = [str(index) for index in self._unchanged]
         if not unchanged:
             return None
-        return f"none of the inputs tried changes output {', '.join(unchanged)} beyond rounding"
+        many = "s" * (len(unchanged) > 1)
+        return f"no input tried changes output{many} {', '.join(unchanged)} beyond rounding"
 
     @property
     def not_ranked(self) -> str | None:

@@ -376,7 +376,7 @@ class Participant:
 
 def _block(block: Block, iterations: int) -> Block:
     if len(block.latencies_ms) != iterations:
-        reason = f"the worker reported {len(block.latencies_ms)} latencies, expected {iterations}"
+        reason = f"latencies from the worker: expected {iterations}, got {len(block.latencies_ms)}"
         raise SessionEnded(Status.FAILED, "measure", reason)
     ratio = block.cpu_ms / block.wall_ms if block.cpu_ms is not None and block.wall_ms else None
     judged = block.conditions.contended if block.conditions else None

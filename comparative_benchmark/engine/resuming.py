@@ -90,7 +90,7 @@ class EarlierRuns:
                 joined.append(run)
         for run in self._undecided:
             entries = [entry for entry in run.entries if entry.key in self._continued]
-            count = f"{len(entries)} processes from an undecided race in {run.path}"
+            count = f"an undecided race in {run.path} (processes: {len(entries)})"
             if not entries:
                 continue
             if different := run.settings.differences(now, stopping=False):

@@ -347,8 +347,8 @@ class Run:
         joined = journal.joined(self._joined, {t.key: facts_of(t, artifacts) for t in ready})
         if joined.others:
             self._observer.say(
-                f"ignoring {joined.others} processes from interrupted runs, because their inputs "
-                "or truth differ"
+                "ignoring processes from interrupted runs, because their inputs or truth differ: "
+                f"{joined.others}"
             )
         race.join(joined)
         race.run()

@@ -450,7 +450,7 @@ class Session:
         ):
             if elapsed > limit:
                 self.kill()
-                reason = f"{what} took longer than {limit:g} s; raise --deadline to allow more time"
+                reason = f"{what} took longer than {limit:g} s; raise --timeout or --deadline"
                 raise SessionEnded(Status.TIMEOUT, self._phase, reason)
         used = self.resident_bytes()
         if used > limits.memory_bytes:

@@ -503,7 +503,7 @@ def _none_of(chosen: _Chosen) -> str:
     """Returns why no node can run jobs of a class; empty if one can."""
     if chosen.usable:
         return ""
-    wanted = " or ".join(item.text for item in chosen.machine_class.requires) or "any feature"
+    wanted = " or ".join(item.text for item in chosen.machine_class.requires)
     if chosen.exists:
-        return f"all nodes with {wanted} are down or excluded"
-    return f"no node offers {wanted}"
+        return f"all nodes{wanted and f' with {wanted}'} are down or excluded"
+    return f"no node offers {wanted}" if wanted else "the scheduler lists no nodes"

@@ -348,7 +348,7 @@ def _affinity(item: MachineClass) -> dict[str, Any]:
         # Pods of all fleets avoid each other, in all namespaces.
         term = {
             "topologyKey": "kubernetes.io/hostname",
-            "labelSelector": {"matchLabels": {_SHARE: "node"}},
+            "labelSelector": {"matchExpressions": [{"key": _SHARE, "operator": "Exists"}]},
             "namespaceSelector": {},
         }
         affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}

@@ -19,7 +19,7 @@ _LEAST_REASON = 24
 def print_verdicts(verdicts: Sequence[ClassVerdict], screen: Screen) -> None:
     """Prints one row for each workload, competitor and class."""
     if not verdicts:
-        screen.print("no verdicts: no fleet job raced two competitors")
+        screen.print("no verdicts: no results can be compared")
         return
     columns = [
         Column(heading="class", cells=[Text(item.machine_class) for item in verdicts]),

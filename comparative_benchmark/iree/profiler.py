@@ -111,7 +111,7 @@ def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorPr
         iterations=iterations,
         operators=operators,
         fusions=(
-            f"{sum(each.calls for each in operators):.0f} dispatches of {len(operators)} kernels",
+            f"dispatches: {sum(each.calls for each in operators):.0f}, kernels: {len(operators)}",
         ),
     )
 

@@ -181,7 +181,7 @@ def pinned_cpus(threads: int) -> tuple[int, ...]:
     """
     available = host_settings.spread(host_settings.usable_cpus())
     if not 1 <= threads <= len(available):
-        raise ValueError(f"{threads} threads requested, but {len(available)} CPUs available")
+        raise ValueError(f"threads requested: {threads}, CPUs available: {len(available)}")
     return tuple(sorted(available[:threads]))
 
 

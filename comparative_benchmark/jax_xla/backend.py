@@ -183,7 +183,7 @@ def write_profile(backend: Backend, directory: Path, iterations: int, hlo: str) 
 
 _NOTE = (
     "The measurement ran `jax.jit` of the model's function. The exported program is the result of "
-    "JAX's lowering, so running it does not include tracing. XLA receives that program as a call."
+    "JAX's lowering, so running it does not include tracing. XLA compiles a module that calls it."
 )
 
 

@@ -151,7 +151,7 @@ def profile_of(
         fallbacks=tuple(
             f"{count} {kind} in a reference kernel" for kind, count in plain.most_common()
         ),
-        fusions=(f"{left_out} layers fused into others, folded or shorter than 1 us",)
+        fusions=(f"layers fused into others, folded or shorter than 1 us: {left_out}",)
         if left_out
         else (),
     )

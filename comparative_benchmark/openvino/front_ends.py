@@ -148,7 +148,7 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
 
 _NOTE = (
     "run.py prints the data type in which OpenVINO computes. If it is not the model's type, the "
-    "suite does not measure the model."
+    "suite measures the model only if an option of the compiler allows this."
 )
 
 

@@ -237,8 +237,8 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
         raise UnsupportedError(f"NNCF cannot apply {recipe}: {told}") from error
     if not layers:
         raise NotAppliedError(
-            f"{recipe} changed 0 of {linear} products with weights: their weights are "
-            f"{', '.join(sorted(kinds)) or 'none'}, not {weight_type}"
+            f"{recipe} changed 0 of {linear} products with weights: expected weights in "
+            f"{weight_type}, got {', '.join(sorted(kinds)) or 'none'}"
         )
     applied = {
         "name": recipe,

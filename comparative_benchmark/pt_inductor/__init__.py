@@ -28,7 +28,7 @@ BACKEND = BackendInfo(
         CompilerInfo(
             name="aot-inductor",
             description="torch.export and AOTInductor, as a package that runs without Python",
-            default=False,  # compiles twice as long as torch.compile
+            default=False,  # takes twice as long to compile as torch.compile
             level="compiler_level",
         ),
     ),

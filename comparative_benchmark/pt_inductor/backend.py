@@ -172,7 +172,7 @@ class PtInductor(Backend):
         if "freezing" in self.context.options:
             if self._trains() or self._takes_steps():
                 raise UnsupportedError(
-                    "Inductor freezes weights only for inference: train with `inductor`"
+                    "Inductor freezes weights only for inference: to train, omit `+freezing`"
                 )
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
@@ -336,7 +336,7 @@ class PtInductor(Backend):
         if self._cuda_graphs:
             raise UnsupportedError(
                 "a CUDA graph for `decode` reads the cache where the previous step left it, so "
-                "each step needs its own graph, recorded only for a whole generation"
+                "each step needs its own graph, and only a whole generation records these graphs"
             )
 
         def compile_part(part: Any) -> Any:

@@ -71,8 +71,8 @@ def require_graphs(graphs: int) -> None:
     """
     if graphs and skipped_graphs() >= graphs:
         raise UnsupportedError(
-            f"Inductor {torch.__version__} runs none of this model's {graphs} graphs as CUDA "
-            "graphs (`TORCH_LOGS=cudagraphs` prints why): measure `inductor`, which is equivalent"
+            f"Inductor {torch.__version__} runs none of this model's graphs as CUDA graphs "
+            "(`TORCH_LOGS=cudagraphs` prints why): measure `inductor`, which is equivalent"
         )
 
 

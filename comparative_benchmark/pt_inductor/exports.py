@@ -80,7 +80,7 @@ def _check_outputs(exported: Any) -> None:
     spec = exported.call_spec.out_spec
     places = tuple(range(spec.num_leaves))
     if as_tuple(pytree.tree_unflatten(places, spec)) != places:
-        raise UnsupportedError(f"forward returns {spec}, expected tensors or a tuple of tensors")
+        raise UnsupportedError(f"forward returns {spec}, expected a tensor or a tuple of tensors")
 
 
 def _require_compiler() -> None:

@@ -141,7 +141,7 @@ def _fusions(kernels: Sequence[Operator], operators: Sequence[Operator]) -> tupl
     calls = sum(operator.calls for operator in kernels)
     # Products outside fused kernels are calls of libraries.
     others = sum(operator.calls for operator in operators if operator.flops is not None)
-    return (f"{calls:.0f} calls to {len(kernels)} fused kernels, {others:.0f} library calls",)
+    return (f"fused kernels: {len(kernels)} (calls: {calls:.0f}), library calls: {others:.0f}",)
 
 
 def _operator(event: Mapping[str, Any]) -> Operator:

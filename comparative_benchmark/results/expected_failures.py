@@ -105,7 +105,7 @@ class Judgement:
             ),
             *(
                 f"expected failure expired on {entry.expires}: {entry} ({entry.reason}; "
-                f"{entry.link}); fix the failure or set a later date"
+                f"{entry.link}); remove the entry or set a later date"
                 for entry in self.expired
             ),
         ]

@@ -507,7 +507,7 @@ def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) ->
         for name in names[:_MOST_NAMED]
     ]
     rest = len(names) - len(found)
-    return [*found, f"{prefix}{rest} other differences"] if rest > 0 else found
+    return [*found, f"{prefix}{rest} other difference{'s' * (rest > 1)}"] if rest > 0 else found
 
 
 def _shown(value: Any) -> Any:

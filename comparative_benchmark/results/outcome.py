@@ -115,7 +115,7 @@ def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
     """Yields a sentence about void blocks and one about trials disturbed by other processes."""
     processes = [process for metrics in trials for process in metrics.processes or ()]
     if void := [block for process in processes for block in process.void_blocks]:
-        yield f"{len(void)} blocks excluded: {void[-1].void}"
+        yield f"blocks excluded: {len(void)} (the last because {void[-1].void})"
     if warning := contention_warning([trial.contention or Contention() for trial in trials]):
         yield warning
 
@@ -131,7 +131,7 @@ def contention_warning(contentions: Sequence[Contention]) -> str | None:
         return None
     worst = max(disturbed, key=lambda trial: trial.foreign_cpu_share or 0.0)
     return (
-        f"{len(disturbed)} of {len(contentions)} trials were disturbed "
+        f"disturbances in {len(disturbed)} of {len(contentions)} trials "
         f"({worst.reasons[0]}); run `cbs doctor`, then repeat the run on a quiet machine"
     )
 

@@ -379,7 +379,7 @@ class ResultsFile:
                 yield
         except Timeout as error:
             raise ResultsFileError(
-                f"{self.path}: another process has held its lock for {_LOCK_TIMEOUT_S:g} s"
+                f"{self.path}: another process held its lock for {_LOCK_TIMEOUT_S:g} s; try again"
             ) from error
         except OSError as error:
             raise ResultsFileError(f"{self.path} cannot be written: {error}") from error

@@ -168,7 +168,7 @@ def training_remarks(cases: Sequence[Case]) -> list[str]:
     apart = sorted({case.competitor for case in correct if _is_of_programs(case.metrics.training)})
     if apart:
         remarks.append(
-            f"~ optimizer: {', '.join(apart)} run a step as one program; the share is measured "
+            f"~ optimizer: a step is a single program in {', '.join(apart)}; the share is measured "
             "on separately compiled programs"
         )
     reasons: dict[str, dict[str, None]] = {}
@@ -252,7 +252,7 @@ class Console:
         workloads = {trial.workload.digest for trial in trials}
         competitors = {str(trial.competitor) for trial in trials}
         self.say(
-            f"{len(trials)} trials (workloads: {len(workloads)}, competitors: {len(competitors)}); "
+            f"trials: {len(trials)}, workloads: {len(workloads)}, competitors: {len(competitors)}; "
             "nothing was run"
         )
 

@@ -133,7 +133,7 @@ class StatusScreen(Screen):
             self._table = table
 
     def beat(self, whom: str, phase: str) -> None:
-        """Shows a worker's activity and its duration; see `pulse`."""
+        """Shows a worker's activity and its duration."""
         now, key = self._clock(), f"{whom} {phase}"
         with self._guard:
             if key != self._phase:

@@ -43,8 +43,8 @@ _DIES = (
     "TensorFlow"
 )
 _NOTE = (
-    "The wheel does not contain `benchmark_model`: build it from LiteRT's source, or download a "
-    "nightly binary."
+    "The ai-edge-litert wheel does not contain `benchmark_model`: build it from LiteRT's source, "
+    "or download a nightly binary."
 )
 
 

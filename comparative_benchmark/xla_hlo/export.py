@@ -43,9 +43,9 @@ _FORMS = {
 _NOTE = (
     "No wheel contains the tools named in commands.sh: build them from XLA's source "
     "(`bazel build -c opt //xla/tools:run_hlo_module "
-    "//xla/tools/multihost_hlo_runner:hlo_runner_main`). They generate their own inputs, so they "
-    "show only compilation failures, crashes and speeds. run_hlo_module also detects wrong "
-    "outputs, because it compares them with an interpreter's. run.py uses the measured inputs."
+    "//xla/tools/multihost_hlo_runner:hlo_runner_main`). They generate their own inputs, whereas "
+    "run.py uses the measured ones. Both tools show compilation failures, crashes and speeds. Only "
+    "run_hlo_module detects wrong outputs, because it compares them with an interpreter's."
 )
 
 

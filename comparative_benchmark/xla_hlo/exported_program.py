@@ -208,4 +208,4 @@ def check_parameters(
         if takes != gets:
             raise TypeError(f"program parameter {index} is {takes}, but its argument is {gets}")
     if len(actual) != len(expected):
-        raise TypeError(f"the program has {len(actual)} parameters, but {len(expected)} arguments")
+        raise TypeError(f"program parameters: {len(actual)}, but arguments: {len(expected)}")

@@ -39,7 +39,7 @@ VARIABLES = {
     "CBS_LOCKS_DIR": "folder of lock files of published artifacts (default: `artifacts/locks`)",
     "CBS_HISTORY": "URL or file of the history; same as `cbs history --db`",
     "CBS_FOREIGN_NETWORK": "`1` allows TorchBench's folders to use the network",
-    "CBS_USERBENCHMARK_OUTPUT": "output folder of userbenchmarks",
+    "CBS_USERBENCHMARK_OUTPUT": "output folder of userbenchmarks; set by `cbs userbenchmark`",
     "CBS_USERBENCHMARK_RUNS": "runs of each side in `scripts/pr_benchmark.sh` (default: 6)",
     "CBS_GPU_WHEELS": "wheel folder for `scripts/gpu_check.sh`; same as `--wheels`",
     "CBS_VENV": "existing environment for the nightly scripts, used without changes",
@@ -179,7 +179,7 @@ def _backends() -> str:
         ]
     parts += [
         "## Recipes\n",
-        "A recipe makes a model compute in fewer bits. It is an option of a compiler.\n",
+        "A recipe, an option of a compiler, makes a model compute with fewer bits or weights.\n",
     ]
     parts.append(
         _table(
@@ -218,10 +218,13 @@ def _statuses() -> str:
 ## How a trial ended
 
 {_meanings(Status)}
-Tables show `agreed` instead of `ok` if no float64 run exists to judge by. They show a failure that
-`expected_failures.toml` lists as `expected`.
+Tables show `agreed` instead of `ok` if no float64 run exists to judge by. They show `expected`
+for a failure that `expected_failures.toml` lists.
 
 ## Verdicts of comparisons
+
+A ratio is the candidate's time divided by the baseline's time. Tables show its inverse, the
+speed-up.
 
 {_meanings(Verdict)}"""
 
@@ -269,7 +272,7 @@ def _results_file() -> str:
     head = f"""# Results file
 
 {whole["title"]}. {whole["description"]}
-The JSON Schema is `comparative_benchmark/results/schema/` in the package.
+The JSON Schema is in the package's folder `comparative_benchmark/results/schema/`.
 
 The file is a `Document`. A field without *always* may be absent.
 """

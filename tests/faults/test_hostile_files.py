@@ -255,7 +255,7 @@ def test_an_index_with_many_absent_shards_is_one_short_line(tmp_path, refused):
     )
     line = refused("net")
     assert _is_clear(line)
-    assert "and 1997 other files" in line
+    assert "and 1997 more" in line
 
 
 @pytest.mark.parametrize("name", MODULES)

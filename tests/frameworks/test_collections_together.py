@@ -76,4 +76,4 @@ def test_all_of_them_in_one_file_and_on_one_page(cbs_run, environment, tmp_path)
     cbs("history", "import", "results.json", "--db", "history.sqlite")
     listed = cbs("history", "ls", "--db", "history.sqlite")
     assert all(name in listed for name in ("guide_mlp", "bert, time per item", "toy"))
-    assert "5 trends, 8 results" in listed
+    assert "trends: 5, results: 8" in listed

@@ -408,7 +408,7 @@ def test_a_url_that_leads_nowhere_is_refused_in_a_line(named):
     made = named({MODEL: f"{dead}/{MODEL}"}, "--generate-artifacts")
     assert made.code == 0
     # Local artifacts are used only on the user's request.
-    refused(named({MODEL: f"{dead}/{MODEL}"}), "Use local artifacts with --no-download")
+    refused(named({MODEL: f"{dead}/{MODEL}"}), "use local artifacts with --no-download")
     assert named({MODEL: f"{dead}/{MODEL}"}, "--no-download").code == 0
 
 

@@ -15,7 +15,7 @@ def test_a_dry_run_prints_the_trials_and_runs_none(cbs_run, tmp_path):
         f"{CASE}  test_numpy:direct",
         f"{CASE.replace('NONE', 'BUSY')}  test_numpy:direct",
     ]
-    assert "2 trials (workloads: 1, competitors: 1); nothing was run" in run.err
+    assert "trials: 2, workloads: 1, competitors: 1; nothing was run" in run.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -33,7 +33,7 @@ def test_a_dry_run_names_trials_that_are_refused(capsys):
     [
         (["-name", "models/NO_SUCH/.+"], "no case is named"),
         (["--backend", "test_nampy"], "did you mean test_numpy?"),
-        (["--cpus", "4000"], "this process cannot use CPU 4000"),
+        (["--cpus", "4000"], "not usable by this process: 4000"),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_would(capsys, arguments, words):

@@ -130,7 +130,7 @@ def test_what_is_no_name_is_refused(text):
         ("RUN_TORCHBENCH: nvfusr", "no userbenchmark or model 'nvfusr'; did you mean nvfuser?"),
         ("RUN_TORCHBENCH: what", "userbenchmarks are nvfuser, test-userbenchmark, comparative_"),
         ("RUN_TORCHBENCH: what", "models are hf_Bert, yolov3"),
-        ("RUN_TORCHBENCH: hf_Bert, nvfuser", "nvfuser is a userbenchmark and the other names are"),
+        ("RUN_TORCHBENCH: hf_Bert, nvfuser", "nvfuser is a userbenchmark, but not all"),
     ],
 )
 def test_an_unknown_name_of_torchbench_is_refused_with_those_that_exist(
@@ -704,8 +704,8 @@ def test_a_userbenchmark_of_torchbench_is_the_same_on_both_sides(proposal, envir
         ({"PR_BODY": "RUN_BENCHMARK: X", "BASE_SHA": "gone"}, 1, "no commit gone in this checkout"),
         ({"PR_BODY": "RUN_BENCHMARK: NO_SUCH test_numpy"}, 1, "NO_SUCH"),
         ({"PR_BODY": "RUN_BENCHMARK: TOY none"}, 1, "no backend 'none'"),
-        ({"PR_BODY": "RUN_BENCHMARK: torchbench/A"}, 1, "the folders that torchbench/NAME"),
-        ({"PR_BODY": "RUN_BENCHMARK: bench/A"}, 1, "the milabench configuration that bench/NAME"),
+        ({"PR_BODY": "RUN_BENCHMARK: torchbench/A"}, 1, "the folders that torchbench/NAME selects"),
+        ({"PR_BODY": "RUN_BENCHMARK: bench/A"}, 1, "configuration that contains bench/NAME"),
     ],
 )
 def test_a_request_that_can_not_be_is_reported(proposal, environment, variables, code, message):

@@ -28,7 +28,7 @@ def no_turbo_of(out):
 
 def smt_of(out):
     active, *cores = out.splitlines()
-    return ["off"] if active == "0" else [f"on: 2 usable CPUs on {len(cores)} cores"]
+    return ["off"] if active == "0" else [f"on (usable CPUs: 2, cores: {len(cores)})"]
 
 
 def quota_of(out):
@@ -42,8 +42,8 @@ def quota_of(out):
             period = next(x for x in out.splitlines() if "cpu.cfs_period_us:" in x)
             quotas.append(int(text) / int(period.rpartition(":")[2]))
     throttles = sum(map(int, re.findall(r"nr_throttled (\d+)", out)))
-    stopped = f"throttled {throttles} times" if throttles else ""
-    return [f"quota of {min(quotas):.3g} CPUs" if quotas else "no quota", stopped]
+    stopped = f"times throttled so far: {throttles}" if throttles else ""
+    return [f"quota in CPUs: {min(quotas):.3g}" if quotas else "no quota", stopped]
 
 
 def heat_of(out):

@@ -267,7 +267,7 @@ def _judge(
         _exceeds(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
         _exceeds(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
         (bool(totals.throttled_ms), f"the CPU quota throttled CPUs for {totals.throttled_ms} ms"),
-        (bool(totals.thermal_throttles), f"heat throttled CPUs {totals.thermal_throttles} times"),
+        (bool(totals.thermal_throttles), f"CPUs throttled by heat: {totals.thermal_throttles}x"),
         *gpu,
     ]
     answers = [answer for answer, _ in findings]

@@ -429,7 +429,7 @@ def _copies(
 ) -> Iterator[Copy]:
     size = buffer_bytes()
     for count in sorted({1, threads}):
-        name = f"copy, {count} threads"
+        name = f"copy, {count} thread{'s' * (count > 1)}"
         answer = ask("_cpu_rates", ("copy", str(size), str(count)), budget)
         if answer.values is None:
             skipped.append(f"{name}: {answer.problem}")
@@ -456,7 +456,7 @@ def _gemms(
             say(skipped[-1])
             continue
         gemm = Gemm(library=library, data_type=data_type, **answer.values)
-        say(f"{name}: {gemm.gflops:.3g} GFLOP/s at {gemm.size}")
+        say(f"{name}: {gemm.gflops:.3g} GFLOP/s at size {gemm.size}")
         yield gemm
 
 
@@ -574,7 +574,7 @@ def _measure_one(
         say(f"{name}: {rates.copies[-1].gb_per_s:.4g} GB/s")
     else:
         rates.gemms.append(Gemm(library=library, data_type=what, **values))
-        say(f"{name}: {rates.gemms[-1].gflops / 1e3:.3g} TFLOP/s at {rates.gemms[-1].size}")
+        say(f"{name}: {rates.gemms[-1].gflops / 1e3:.3g} TFLOP/s at size {rates.gemms[-1].size}")
 
 
 def _slug(name: str) -> str:

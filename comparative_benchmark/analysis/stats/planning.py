@@ -328,14 +328,14 @@ class Outlook:
         return self.decidable <= self.effect
 
     def __str__(self) -> str:
-        least = _percent(self.decidable)
-        text = f"a race of {self.processes} processes can detect differences of {least} or more"
+        least = f"{_percent(self.decidable)} or more"
+        text = f"{self.processes} processes per competitor can detect differences of {least}"
         wanted = _percent(self.effect)
         if self.can_decide:
             return f"on this machine, {text}"
         return (
-            f"on this machine, {text}; detecting {wanted} would take {self.needed} processes per "
-            "competitor"
+            f"on this machine, {text}; detecting {wanted} would take {self.needed} processes "
+            "per competitor"
         )
 
 

@@ -315,7 +315,7 @@ class Fit:
         Args:
           before: a piece.
           after: a later one.
-          tail: degrees of freedom of a night, see `scatter.tail`.
+          tail: degrees of freedom of a night, see `tail`.
         """
         if self.degrees < 1:
             return 1.0
@@ -389,9 +389,9 @@ def fit(
     Args:
       values: [nights], logarithms.
       own: [nights], variance of each value from its own interval; 0 without one.
-      starts: starts of pieces, except for the first; see `piecewise.boundaries`.
+      starts: starts of pieces, except for the first; see `boundaries`.
       least: minimum standard deviation to assume.
-      correlation: correlation of successive nights, see `scatter.correlation`.
+      correlation: correlation of successive nights, see `correlation`.
     """
     left: list[int] = []
     for start in starts:

@@ -141,7 +141,7 @@ def integer_problem(
     is_wrong = int(np.count_nonzero(unexplained & ~unstable)) > missed
     at_ties = count - number if is_wrong else int(np.count_nonzero(different & unstable))
     ties = f", {at_ties} of them at near-ties in the float64 run" if at_ties else ""
-    return f"{count} of {output.size} integers differ{ties}", is_wrong
+    return f"integers that differ: {count} of {output.size}{ties}", is_wrong
 
 
 def parameters_for(

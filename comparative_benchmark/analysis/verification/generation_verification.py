@@ -112,7 +112,7 @@ def verify_generation(
       The verdict; if it has `divergences` and has passed, later steps have not been verified.
     """
     if len(outputs) != 2:
-        return failed(f"expected tokens and logits, got {len(outputs)} outputs")
+        return failed(f"expected 2 outputs (tokens and logits), got {len(outputs)}")
     own, expected, same_type = [
         [open_array(path) for path in paths] for paths in (outputs, truth, reference)
     ]
@@ -206,8 +206,8 @@ def limits_of(
     rmse = float(np.sqrt(squared.sum() / truth.size))
     if rmse > MAX_REFERENCE_ERROR * spread:
         return (
-            f"logits: the reference run in this type is itself off by {rmse / spread:.2g} "
-            "times the spread, so nothing can be judged"
+            "logits: the plain run in the model's data type is off by "
+            f"{rmse / spread:.2g} times the spread, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         noise = scale * 10 ** (-least / 20)

@@ -152,7 +152,7 @@ def verify(
       least_db: minimum ratio of each output, if it exceeds `min_sqnr_db`; may be empty.
     """
     if len(outputs) != len(truth):
-        return failed(f"expected {len(truth)} outputs, got {len(outputs)}")
+        return failed(f"number of outputs: expected {len(truth)}, got {len(outputs)}")
     verdicts = []
     for index, paths in enumerate(zip(outputs, truth, reference, strict=True)):
         output, expected, same_type = map(open_array, paths)
@@ -232,7 +232,7 @@ def finite_problem(
     if not _all_finite(truth):
         return undecided(f"{name}: the truth contains NaN or infinity")
     if not _all_finite(reference):
-        return undecided(f"{name}: the reference run in this type produced NaN or infinity")
+        return undecided(f"{name}: the plain run in the model's data type produced NaN or infinity")
     return None if _all_finite(output) else failed(f"{name} contains NaN or infinity")
 
 
@@ -291,16 +291,16 @@ class _Output:
         overflown = np.isinf(self.output) & (np.sign(self.output) == np.sign(expected))
         overflown &= np.abs(self.truth) >= largest * (1 - _OVERFLOWING * float(info.eps))
         if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, expected, largest))):
-            return failed(f"{self.name}: {wrong} elements differ from the expected NaN or infinity")
+            return failed(f"{self.name}: elements without the expected NaN or infinity: {wrong}")
         regular = finite & np.isfinite(self.reference) & ~overflown
         if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
-            where = f"{wrong} elements that should be finite"
+            where = f"elements that should be finite ({wrong} of {expected.size})"
             return failed(f"{self.name} contains NaN or infinity in {where}")
         undue = expected.size - int(np.count_nonzero(special | regular | overflown))
         if undue > _MOST_UNDUE * expected.size:
             return undecided(
-                f"{self.name}: the reference run in this type produced NaN or infinity in {undue} "
-                f"elements that are finite in float64"
+                f"{self.name}: the plain run in the model's data type produced NaN or infinity "
+                f"in elements that are finite in float64 ({undue} of {expected.size})"
             )
         self.output, self.truth = self.output[regular], self.truth[regular]
         self.reference = self.reference[regular]
@@ -352,7 +352,7 @@ class _Output:
             return Verification(
                 passed=False,
                 undecided=True,
-                reason=f"{self.name}: the reference run in this type is itself off by "
+                reason=f"{self.name}: the plain run in the model's data type is off by "
                 f"{reference_errors.rmse / errors.extent:.2g} times the {what}, and this run by "
                 f"{errors.rmse / errors.extent:.2g}, so the comparison is inconclusive",
                 **figures,
@@ -390,7 +390,7 @@ def _limits(
     constant = _is_constant(errors)
     if errors.rmse > MAX_REFERENCE_ERROR * errors.extent:
         return (
-            f"the reference run in this type is itself off by {errors.rmse / errors.extent:.2g} "
+            f"the plain run in the model's data type is off by {errors.rmse / errors.extent:.2g} "
             f"times the {'value' if constant else 'spread'}, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:

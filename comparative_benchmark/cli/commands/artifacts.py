@@ -369,7 +369,7 @@ def _show_fetched(model: FetchedModel, types: list[str], screen: Screen) -> None
     sizes = {f.path: f.size_bytes for f in model.manifest.files}
     size = sum(sizes[path] for path in model.files)
     screen.print(
-        f"{model.manifest.model}  {len(model.files)} files, {human_bytes(size)}  {model.directory}"
+        f"{model.manifest.model}  files: {len(model.files)}, {human_bytes(size)}  {model.directory}"
     )
     there = {file.artifact_type for file in model.manifest.files}
     for kind in sorted(set(types) - there):
@@ -408,8 +408,8 @@ def ls(options: argparse.Namespace) -> int:
         )
     whole = sum(part.size_bytes for part in usage.values())
     screen.print(
-        f"{cache.directory}: {human_bytes(whole)} in {usage['objects'].files} objects, "
-        f"{_said(usage['partial'])} unfinished, {_said(usage['unpacked'])} unpacked; "
+        f"{cache.directory}: {human_bytes(whole)} (objects: {usage['objects'].files}, "
+        f"unfinished: {_said(usage['partial'])}, unpacked: {_said(usage['unpacked'])}); "
         f"{human_bytes(free)} free on the disk"
     )
     return EXIT_OK
@@ -478,7 +478,7 @@ def gc(options: argparse.Namespace) -> int:
         files=sum(part.files for part in freed), size_bytes=sum(part.size_bytes for part in freed)
     )
     would = "would be " if options.dry_run else ""
-    screen.print(f"{total.files} objects, {human_bytes(total.size_bytes)} {would}freed")
+    screen.print(f"objects: {total.files}, {human_bytes(total.size_bytes)} {would}freed")
     return EXIT_OK
 
 
@@ -504,7 +504,7 @@ def rm(options: argparse.Namespace) -> int:
         screen.print(f"removed  {name}  {_said(freed)} freed")
         kept = len([sha256 for sha256 in digests if cache.object_path(sha256).exists()])
         if kept:
-            screen.say(f"  kept {kept} objects that other models, workloads or checkpoints use")
+            screen.say(f"  objects kept for other models, workloads or checkpoints: {kept}")
     return EXIT_OK
 
 

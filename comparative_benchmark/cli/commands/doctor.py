@@ -134,7 +134,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 def ceilings_table(measured: roofs.Ceilings) -> Table:
     """Returns a table of the ceilings, with the best of each data type marked."""
     title = (
-        f"{measured.gpu or f'{measured.cpu_model}, {measured.threads} threads'}, {measured.date}"
+        f"{measured.gpu or f'{measured.cpu_model}, threads: {measured.threads}'}, {measured.date}"
     )
     if measured.contended:
         title += " (other processes were busy: the true values are higher)"
@@ -155,7 +155,7 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
         )
     for copy in measured.copies:
         table.add_row(
-            f"copy, {copy.threads} threads" if copy.threads else "copy",
+            f"copy, {copy.threads} thread{'s' * (copy.threads > 1)}" if copy.threads else "copy",
             f"{copy.library} {copy.version}",
             f"{copy.buffer_bytes / 2**20:.0f} MiB",
             f"{_digits(copy.gb_per_s)} GB/s  ",

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         return hosts[options.action](options)
     if options.campaign and not _CAMPAIGN.fullmatch(options.campaign):
         raise UsageError(
-            f"--campaign {options.campaign!r} may contain only letters, digits and . _ -"
+            f"--campaign {options.campaign!r}: use 1-61 letters, digits and . _ -, no symbol first"
         )
     fleet = read_fleet(options.fleet)
     if options.action == "collect" and options.exported:
@@ -77,7 +77,7 @@ def _plan(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> int:
         hours = sum(job.expected_s for job in jobs) / 3600
         trials = sum(job.trials for job in jobs)
         print(
-            f"{item.name}: {_many(len(jobs), 'job')} ({trials} trials) in "
+            f"{item.name}: {_many(len(jobs), 'job')} ({_many(trials, 'trial')}) in "
             f"{_many(number, 'batch')}, about {hours:.1f} h of machine time"
         )
     return EXIT_OK

@@ -85,7 +85,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
     if options.format == "table" and options.limit is None and options.output is None:
         total = queries.count(database, which)
         if total > _TABLE_LIMIT:
-            print(f"showing the newest {_TABLE_LIMIT} of {total} results; use --limit N for more")
+            print(f"showing the newest {_TABLE_LIMIT} of {total} results; use --limit N to show more")
     return EXIT_OK
 
 
@@ -96,7 +96,7 @@ def _list(options: argparse.Namespace, database: Database) -> int:
     else:
         output.print_series(series, _console(sys.stdout))
         results = sum(item.results for item in series)
-        print(f"{len(series)} trends, {results} results: {database}")
+        print(f"trends: {len(series)}, results: {results}, database: {database}")
     return EXIT_OK
 
 
@@ -161,9 +161,9 @@ def _print_report(report: regressions.Report) -> None:
     counts = {kind: sum(f.kind is kind for f in report.counted) for kind in Kind}
     withheld = len(report.findings) - len(report.counted)
     print(
-        f"{report.series} trends: {counts[Kind.STEP]} steps, {counts[Kind.STATUS]} newly failing, "
-        f"{counts[Kind.MISSING]} missing, {withheld} withheld"
-        + (f"; {report.short} trends are too short to detect steps" if report.short else "")
+        f"trends: {report.series}; steps: {counts[Kind.STEP]}, newly failing: "
+        f"{counts[Kind.STATUS]}, missing: {counts[Kind.MISSING]}, not counted: {withheld}"
+        + (f"; trends too short to detect steps: {report.short}" if report.short else "")
     )
 
 

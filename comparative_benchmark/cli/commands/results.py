@@ -121,7 +121,7 @@ def _unfinished(results: Path) -> str:
     if not entries:
         return ""
     trials = len({entry.key for entry in entries})
-    return f"; {len(entries)} processes for {trials} trials are saved; to continue, use --resume"
+    return f"; saved processes: {len(entries)} (trials: {trials}); repeat the run with --resume"
 
 
 def report(options: argparse.Namespace) -> int:
@@ -220,7 +220,7 @@ def export(options: argparse.Namespace) -> int:
     for remark in exported.remarks:
         print(escaped(f"cbs export: {options.format}: {remark}"), file=sys.stderr)
     for path in written:
-        print(escaped(f"cbs export: wrote {len(results)} results to {path}"), file=sys.stderr)
+        print(escaped(f"cbs export: wrote {path} (results: {len(results)})"), file=sys.stderr)
     return EXIT_MISSING if refused else EXIT_OK
 
 
@@ -339,14 +339,14 @@ def _dry_run(options: argparse.Namespace) -> int:
             print(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
         read += len(contents.results)
         refused += len(contents.refused)
-    _tell(f"{read} results read, none stored")
+    _tell(f"results read: {read}; none stored")
     return _exit_code(read, refused)
 
 
 def _read_foreign(path: Path, name: str) -> Contents:
     contents = read_file(path, name)
     if contents.skipped:
-        _tell(f"{path}: skipped {contents.skipped} configurations that are marked as not run")
+        _tell(f"{path}: skipped configurations that are marked as not run: {contents.skipped}")
     return contents
 
 

@@ -170,7 +170,7 @@ def _verdict_lines(signals: Signals) -> list[str]:
     lines += [f"new              {name}: {_value(v)}" for name, v in signals.treatment_only.items()]
     worse = len(signals.regressions)
     summary = (
-        f"{signals.name}: {signals.compared} metrics compared, {worse} worse, "
+        f"{signals.name}: metrics compared: {signals.compared}; {worse} worse, "
         f"{len(signals.changes) - worse} better, {len(signals.control_only)} missing, "
         f"{len(signals.treatment_only)} new"
     )

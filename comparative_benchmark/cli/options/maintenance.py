@@ -242,7 +242,7 @@ def _add_lock(parser: argparse.ArgumentParser) -> None:
 
 def _add_fetch(parser: argparse.ArgumentParser) -> None:
     _add_model_name(
-        parser, "regular expression that matches the whole name of a model or of its case"
+        parser, "regular expression that matches the whole name of a model or of one of its cases"
     )
     parser.add_argument(
         "--url",

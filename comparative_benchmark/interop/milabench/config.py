@@ -285,7 +285,7 @@ def _plan(entry: Entry, plan: Any) -> Plan:
         entry.fail("plan", f"unknown plan key {unknown[0]!r}; choices are method, n")
     jobs = plan.get("n", 1)
     if type(jobs) is not int or jobs < 1:
-        entry.fail("plan", f"n must be a positive integer, got {jobs!r}")
+        entry.fail("plan", f"plan.n must be a positive integer, got {jobs!r}")
     return Plan(per_gpu=plan["method"] == "per_gpu", jobs=jobs)
 
 

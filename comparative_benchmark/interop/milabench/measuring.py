@@ -43,7 +43,7 @@ _LARGEST_FACTOR = 256
 # A smaller gain is noise, and not worth the memory.
 _LEAST_GAIN = 1.02
 
-_NO_NETWORK = "but `run` has no network access; download the data in prepare.py"
+_NO_NETWORK = ", but `run` has no network access; download the data in prepare.py"
 
 # Most severe first.
 _GRAVITY = (
@@ -260,9 +260,9 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
 def _network(ended: Ended) -> str:
     """Returns a note if the script tried to use the network, otherwise an empty string."""
     if ended.network_tries:
-        return f"the script tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
+        return f"the script tried to reach the network (tries: {ended.network_tries}){_NO_NETWORK}"
     if ended.code and worker_settings.is_offline_error(ended.last_words):
-        return f"the script needed the network, {_NO_NETWORK}"
+        return f"the script needed the network{_NO_NETWORK}"
     return ""
 
 

@@ -258,7 +258,7 @@ def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
         return []
     switches = sum(process.involuntary_switches for process in at_once)
     count = len(at_once)
-    return [f"{at_once[0].tag}: {count} processes on shared CPUs were preempted {switches} times"]
+    return [f"{at_once[0].tag}: {count} processes shared CPUs (preemptions: {switches})"]
 
 
 def as_document(rows: Sequence[Row]) -> dict[str, Any]:

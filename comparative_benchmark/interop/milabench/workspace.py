@@ -63,7 +63,7 @@ def unmet(bench: Bench) -> str | None:
     if bench.needs:
         return f"requires {bench.needs}"
     if bench.least_gpus > (count := len(gpus())):
-        return f"requires {bench.least_gpus} GPUs, but this machine has {count or 'none'}"
+        return f"requires {bench.least_gpus} or more GPUs, but this machine has {count or 'none'}"
     return None
 
 

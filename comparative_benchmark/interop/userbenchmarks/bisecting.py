@@ -122,7 +122,7 @@ def _requirements(given: Path | None) -> str:
 
 @attrs.frozen(kw_only=True)
 class UserbenchmarkOracle:
-    """Judges candidates by a userbenchmark; see `bisection.oracle.Oracle`.
+    """Judges candidates by a userbenchmark; see `bisection.search.Oracle`.
 
     Attributes:
       benchmark: the userbenchmark.

@@ -305,7 +305,7 @@ def as_markdown(headline: str, rows: Sequence[Compared], runs: int) -> str:
         if runs >= DECISIVE_PROCESSES
         else f" Detecting a change requires {DECISIVE_PROCESSES} runs per side."
     )
-    lines += ["", escaped(f"{runs} runs per side.") + enough]
+    lines += ["", escaped(f"{runs} run{'s' if runs != 1 else ''} per side.") + enough]
     return "\n".join(lines) + "\n"
 
 

@@ -142,7 +142,7 @@ def export_onnx(job: Job) -> None:
     model = job.model()
     if torch_modules.is_generator(model):
         raise UnsupportedError(
-            "a generative model (two graphs and a loop on the host) cannot be exported; "
+            "a generative model (two graphs and a loop on the host) cannot be exported to ONNX; "
             "export the model that scores its input instead"
         )
     [path], _ = torch_export.write_onnx(model, job.arrays(), job.directory, untimed)

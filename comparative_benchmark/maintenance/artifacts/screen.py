@@ -91,5 +91,5 @@ class ExportScreen(Screen):
             ending: sum(outcome.ending is ending for outcome in outcomes) for ending in Ending
         }
         told = ", ".join(f"{number} {ending.value}" for ending, number in counts.items() if number)
-        what = f"{len(outcomes)} artifacts for {len(models)} models"
-        self.print(f"{what}: {told}" if told else what)
+        what = f"models: {len(models)}, artifacts: {len(outcomes)}"
+        self.print(f"{what} ({told})" if told else what)

@@ -126,7 +126,7 @@ def _judge_identity(actual: Sequence[Path], due: Sequence[Path]) -> Verification
     for index, (one, other) in enumerate(zip(map(open_array, actual), map(open_array, due))):
         same = one.dtype == other.dtype and one.shape == other.shape
         if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
-            return failed(f"array {index} differs")
+            return failed(f"array {index} differs from the original")
     return Verification(passed=True)
 
 

@@ -86,7 +86,7 @@ def smt(system: System) -> Finding:
     shared = active == "1" and len(cores) < len(system.cpus)
     value = {None: "unavailable", "0": "off"}.get(active, "on")
     if active == "1":
-        value += f": {len(system.cpus)} usable CPUs on {len(cores)} cores"
+        value += f" (usable CPUs: {len(system.cpus)}, cores: {len(cores)})"
     elif active and "hypervisor" in (system.read("/proc/cpuinfo") or "").split():
         value += " (for the virtual CPUs; the host's setting is not visible)"
     one_each = ",".join(map(str, sorted(cores.values())))
@@ -115,10 +115,10 @@ def cpu_quota(system: System) -> Finding:
     cpus = len(system.cpus)
     smallest = min(quotas, default=None)
     short = smallest is not None and smallest < cpus
-    value = "no quota" if smallest is None else f"quota of {smallest:.3g} CPUs"
-    value += f"; {cpus} usable CPUs"
+    value = "no quota" if smallest is None else f"quota in CPUs: {smallest:.3g}"
+    value += f"; usable CPUs: {cpus}"
     if snapshot.cgroup_throttles:
-        value += f"; throttled {snapshot.cgroup_throttles} times so far"
+        value += f"; times throttled so far: {snapshot.cgroup_throttles}"
     # The root group of version 2 has no files: it is unlimited.
     known = bool(seen) or system.read("/proc/self/cgroup") is not None
     files = " ".join(map(shlex.quote, seen))
@@ -356,7 +356,7 @@ def load(system: System) -> Finding:
         status="unknown" if one is None else "warning" if high else "ok",
         value="unavailable"
         if one is None
-        else f"{one:.2f} in the last minute, {len(system.cpus)} CPUs",
+        else f"{one:.2f} in the last minute; usable CPUs: {len(system.cpus)}",
         cost="runnable tasks compete for CPUs, caches and memory bandwidth: latencies vary more",
         fix="wait a minute; if the load stays high, see `other processes`" if high else "",
         verify="cat /proc/loadavg",

@@ -157,7 +157,7 @@ def _check_name(name: str) -> None:
     if not re.fullmatch(_SNAKE, name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
         raise UsageError(
             f"{name!r} is not a valid model name; use lowercase letters, digits and single "
-            "underscores, but no Python keyword, e.g. my_mlp"
+            "underscores, e.g. my_mlp; begin with a letter, and do not use a Python keyword"
         )
     if len(name) > _LONGEST_NAME:
         raise UsageError(f"model name {name!r} is longer than {_LONGEST_NAME} characters")
@@ -253,7 +253,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             group=BACKENDS_GROUP,
             object="BACKEND",
             name=_SNAKE,
-            rule="lowercase letters, digits and single underscores",
+            rule="lowercase letters, digits and single underscores, beginning with a letter",
             example="my_backend",
             sources={
                 "${module}/__init__.py": "backend.py",

@@ -283,7 +283,7 @@ class WorkerChecks:
                 return self._finding("signal", "failed", f"output {index} is not finite", fix)
             scale, spread = float(np.sqrt(np.mean(wide * wide))), float(wide.std())
             if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
-                detail = f"output {index} is constant, so any result would pass"
+                detail = f"output {index} is constant, so agreement proves nothing"
                 return self._finding("signal", "failed", detail, fix)
         spreads = ", ".join(f"{float(np.asarray(v, np.float64).std()):.3g}" for v in truth)
         return self._finding("signal", "ok", f"standard deviation {spreads}")

@@ -62,7 +62,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
         CARRIER: carried(results),
     }
     unknown = sum(bool(r.samples_ms) and r.cpu_wall_ratio is None for r in results)
-    without_cpu = [f"{unknown} results have no CPU time; their 'cpu_time' is 0"] if unknown else []
+    without_cpu = [f"results without CPU time ('cpu_time' is 0): {unknown}"] if unknown else []
     return Exported(
         files={"": json_file(document)},
         remarks=remarks_on(

@@ -201,11 +201,11 @@ def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]
     failed = [result for result in results if result.status != OK]
     if failed:
         remarks.append(
-            f"{len(failed)} of {len(results)} results are not ok: they have a status but no time"
+            f"results that are not ok (a status, but no time): {len(failed)} of {len(results)}"
         )
     untimed = sum(result.status == OK and result.latency_ms is None for result in results)
     if untimed:
-        remarks.append(f"{untimed} of {len(results)} results have no latency (compile only)")
+        remarks.append(f"results without a latency (compile only): {untimed} of {len(results)}")
     return tuple(remarks)
 
 

@@ -55,7 +55,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
         files={"": "".join(f"{line}\n" for line in lines).encode()},
         remarks=remarks_on(
             results,
-            f"{rounded} metrics lose digits in Float32; exact values, samples, intervals and "
+            f"metrics that lose digits in Float32: {rounded}; exact values, samples, intervals and "
             f"statuses are in metric.extra_info ({CARRIER!r}, 'exact_values')",
         ),
     )

@@ -72,7 +72,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
             results,
             "statistics pool the samples from all processes; estimates with intervals and "
             f"per-process samples are in {CARRIER!r}",
-            *([f"{missing} results without samples are only in {CARRIER!r}"] if missing else []),
+            *([f"results without samples, only in {CARRIER!r}: {missing}"] if missing else []),
         ),
     )
 

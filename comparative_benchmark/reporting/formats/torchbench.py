@@ -38,7 +38,7 @@ from comparative_benchmark.reporting.history.rows import (
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 NAME = "comparative_suite"
-# The tag of cases of TorchBench's folders (see `sources.torchbench.cases`).
+# The tag of cases of TorchBench's folders (see `sources.torchbench.folders.cases`).
 _FOLDER_TAG = "torchbench"
 METRICS_VERSION = "v0.1"
 # TorchBench's own helper writes this for unknown values.

@@ -264,7 +264,7 @@ class Database:
                     lock.release()
         except LockTimeout as error:
             raise HistoryError(
-                f"{self}: another process has been migrating it for {_WAIT_S} s"
+                f"{self}: another process has been migrating it for {_WAIT_S} s; try again"
             ) from error
         except OSError as error:
             raise HistoryError(f"{self} cannot be written: {error}") from error

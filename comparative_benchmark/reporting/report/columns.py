@@ -191,11 +191,12 @@ def _identity(case: ReportCase, tables: Tables) -> Json:
 
 
 def _again(case: ReportCase) -> str | None:
-    """Returns the command that runs a case again if its name in the suite is not enough."""
+    """Returns the command that runs a case again, unless the page can derive it."""
     definition = case.result.definition
     usual = f"-name '{definition.benchmark_name}'"
     command = rerun_command(case.result)
-    return None if selection_of(case.result) or usual in command else command
+    is_usual = not case.place and (selection_of(case.result) or usual in command)
+    return None if is_usual else command
 
 
 def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:

@@ -355,7 +355,7 @@ def _policy(script: str, style: str) -> str:
 
 def _machines(summary: Summary) -> list[str]:
     sources = (
-        f"{case.machine}, {case.threads} threads" if case.threads else case.machine
+        f"{case.machine}, threads: {case.threads}" if case.threads else case.machine
         for case in summary.inputs.cases
     )
     return list(dict.fromkeys(sources))

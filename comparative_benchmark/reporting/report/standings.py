@@ -287,7 +287,7 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
     """Returns why a mean determines no winner; empty if it does."""
     disturbed = sum(item.disturbed for item in comparisons)
     if disturbed >= _MOST_DISTURBED * len(comparisons):
-        return f"{disturbed} of {len(comparisons)} cases were disturbed"
+        return f"disturbances in {disturbed} of {len(comparisons)} cases"
     if mean.low <= 1 <= mean.high:
         return "its interval contains 1"
     if len(comparisons) == 1:

@@ -30,7 +30,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status
 
-# Fewer processes than this cannot support a verdict, see `statistics.verdict`.
+# Fewer processes than this cannot support a verdict, see `analysis.stats.analysis.verdict`.
 _FEWEST_PROCESSES = 3
 _LOAD = 0.5
 _BAD_SHARE = 0.1
@@ -106,11 +106,11 @@ def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
         level = "bad" if len(disturbed) > _BAD_SHARE * count else "doubtful"
         worst = max(disturbed, key=lambda item: item.foreign_cpu_share or 0.0)
         why = next(iter(worst.reasons), "no reason recorded")
-        yield Finding(level, f"{len(disturbed)} of {count} trials were disturbed; the worst: {why}")
+        yield Finding(level, f"disturbances in {len(disturbed)} of {count} trials; worst: {why}")
     if unknown:
-        yield Finding("unknown", f"{unknown} of {count} trials lack disturbance data")
+        yield Finding("unknown", f"disturbance data is missing for {unknown} of {count} trials")
     if not disturbed and unknown < count:
-        yield Finding("good", f"{count - unknown} trials were not disturbed")
+        yield Finding("good", f"no disturbances in {count - unknown} of {count} trials")
 
 
 def _sampling(cases: Sequence[Case], measured: Sequence[Case]) -> Iterator[Finding]:

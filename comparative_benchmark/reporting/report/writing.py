@@ -82,7 +82,7 @@ def _standings(contest: Contest, baseline: str) -> list[str]:
     ]
     lines += [_standing_row(standing) for standing in contest.standings[:_MOST_ROWS]]
     if len(contest.standings) > _MOST_ROWS:
-        lines += ["", f"and {len(contest.standings) - _MOST_ROWS} more competitors"]
+        lines += ["", f"competitors not shown: {len(contest.standings) - _MOST_ROWS}"]
     return lines
 
 
@@ -113,7 +113,7 @@ def _scripts(summary: Summary) -> list[str]:
         for row in rows[:_MOST_ROWS]
     ]
     more = len(rows) - _MOST_ROWS
-    return [*lines, "", f"and {more} more scripts"] if more > 0 else lines
+    return [*lines, "", f"scripts not shown: {more}"] if more > 0 else lines
 
 
 def _broken(summary: Summary) -> list[str]:

@@ -199,7 +199,7 @@ def _verdict(accuracy: Accuracy) -> str:
 
 def _too_much(accuracy: Accuracy) -> str:
     bound = 100 * (accuracy.most_lost or 0.0)
-    unit = "points" if accuracy.metric == "top-1" else "%"
+    unit = "point" + "s" * (bound != 1) if accuracy.metric == "top-1" else "%"
     return f"loses more than its task allows ({bound:g} {unit})"
 
 
@@ -245,8 +245,8 @@ class Remarks:
                 changed.append(f"{name}: {floor_text(floor.pooled)}")
         if self.withheld:
             changed.append(
-                "verdicts withheld because the machine may have caused the difference: "
-                f"{self.withheld}; --count-unchanged shows them"
+                f"verdicts withheld: {self.withheld}; to see the ones whose difference the machine "
+                "may have caused, use `cbs compare --count-unchanged`"
             )
         return [*changed, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
 

@@ -340,7 +340,7 @@ class Running:
         if self._returns_more:
             return "eval() and the module from get_module() return different tensors"
         if not self.one_call:
-            return f"eval() calls the module from get_module() {calls.count} times"
+            return f"eval() must call the module once and get tensors (calls: {calls.count})"
         if not same(state.leaves((calls.arguments, calls.named)), self.inputs):
             return "eval() passes the module inputs that get_module() does not return"
         called = (calls.arguments, calls.named)

@@ -271,7 +271,7 @@ class Bisection:
                     reason=str(error),
                 )
             if not finding.cases:
-                raise BisectError("nothing to compare: the backend cannot run any selected case")
+                raise BisectError("nothing to compare: no selected case or metric can be measured")
             attempt += 1
             if finding.answer is not Answer.UNCLEAR or attempt >= self._attempts:
                 return Comparison(
@@ -383,8 +383,8 @@ def _step(outcome: Outcome, word: str, subject: str, *, measured: bool) -> list[
             Answer.SKIPPED: f"could not be compared with {last.short}",
         }[neighbours.answer]
         lines.append(
-            f"but in a direct comparison, {first.short} {state}: the change came in several small "
-            "steps, or one result is noise. Use --everything to test all candidates"
+            f"but in a direct comparison, {first.short} {state}: the change may have come in "
+            "small steps, or one result may be noise. Use --everything to test all candidates"
         )
     return lines
 

@@ -204,7 +204,7 @@ def _ending(result: Result) -> str:
 
 @attrs.frozen(kw_only=True)
 class RaceOracle:
-    """Judges candidates by racing them; see `oracle.Oracle`.
+    """Judges candidates by racing them; see `search.Oracle`.
 
     Attributes:
       selection: the cases to run.

@@ -208,8 +208,8 @@ def _plan(journal: Journal) -> str:
     good, *between, bad = journal.candidates
     kind = "commit" if good.is_commit else "release"
     line = (
-        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} in between, at most "
-        f"about {len(between).bit_length() + 2} comparisons"
+        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} in between, "
+        f"about {len(between).bit_length() + 2} comparisons (more with --everything)"
     )
     if done := journal.comparisons:
         line += f"; resuming after {len(done)} comparison{_s(done)}"

@@ -337,7 +337,7 @@ def _verdict(explanation: Explanation) -> Text:
     worst = worst[:2]
     if worst and explanation.lost_ms > 0:
         most = " and ".join(f"{row.kind} ({_signed(row.lost_ms)} ms)" for row in worst)
-        text.append(f"; most of the difference: {most}")
+        text.append(f"; largest difference{'s' if len(worst) > 1 else ''}: {most}")
     return text
 
 

@@ -167,7 +167,7 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, known: Sequence[str], kind: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"{kind} must be a mapping with the keys {', '.join(known)}")
+            self._fail(node, f"{kind} must be a mapping; allowed keys are {', '.join(known)}")
         items: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):

@@ -71,10 +71,10 @@ class Estimate:
     def __str__(self) -> str:
         minutes = math.ceil(self.seconds / 60)
         long = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        text = f"{self.trials} trials: about {long}; the largest needs {self.bytes / 2**30:.1f} GiB"
+        text = f"trials: {self.trials}, about {long}; the largest uses {self.bytes / 2**30:.1f} GiB"
         if self.budget_s is None or self.fitting == self.trials:
             return text
-        return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} trials"
+        return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} of them"
 
 
 def estimate(trials: Sequence[Trial], settings: RunSettings) -> Estimate:
@@ -152,7 +152,7 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
         return None
     return (
         f"the trial needs about {needed / 2**30:.1f} GiB of memory, including its float64 truth, "
-        f"but the limit is {limit / 2**30:.1f} GiB; reduce --max-power"
+        f"but the limit is {limit / 2**30:.1f} GiB; use smaller shapes, e.g. reduce --max-power"
     )
 
 

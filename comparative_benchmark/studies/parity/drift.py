@@ -72,13 +72,13 @@ class Drift:
     def __str__(self) -> str:
         subject = f"{self.label}: {self.reference} and {self.candidate}"
         if self.problem is not None:
-            return f"{subject} were not compared: {self.problem}"
+            return f"{self.label}: {self.candidate} was not compared: {self.problem}"
         if self.output_error is None or self.output_error > TOLERANCE:
             off = "cannot be compared" if self.output_error is None else f"{self.output_error:.1e}"
             if self.first is None:
                 return (
-                    f"{subject} have different outputs ({off}), but all {self.compared} common "
-                    "layers agree; check the computations outside these layers"
+                    f"{subject} have different outputs ({off}), but all comparable layers "
+                    f"({self.compared - self.not_comparable}) agree; check the rest of the model"
                 )
             after = f"after {self.last_good}" if self.last_good else "from the start"
             return (

@@ -384,7 +384,7 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
         "run.py": "compiles, runs, checks and times the program",
         "check.py": "reads arrays and checks outputs; requires only NumPy",
         "commands.sh": "the same steps as shell commands",
-        "requirements.txt": "the package versions used in the measurement",
+        "requirements.txt": "package versions of the measurement if known, otherwise of the export",
         "result.json": "the recorded result and a description of the machine",
         "traceback.txt": "traceback of the failed export",
         "export.py": "repeats the export with export.json; requires the suite and the framework",

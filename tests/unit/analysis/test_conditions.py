@@ -195,7 +195,7 @@ def test_a_quota_and_heat_are_reasons_of_their_own():
     assert (found.start_mhz, found.end_mhz, found.mean_mhz) == (2000.0, 3000.0, 2500.0)
     assert found.reasons == (
         "the CPU quota throttled CPUs for 40.0 ms",
-        "heat throttled CPUs 2 times",
+        "CPUs throttled by heat: 2x",
     )
 
 

@@ -243,7 +243,7 @@ def test_a_quantised_text_is_judged_by_its_noise(workload):
 
 
 FORMS = {
-    "no logits": (lambda tokens, logits: [tokens], "expected tokens and logits, got 1 outputs"),
+    "no logits": (lambda tokens, logits: [tokens], "expected 2 outputs (tokens and logits), got 1"),
     "a step less": (lambda tokens, logits: [tokens[:, 1:], logits[:, 1:]], "tokens has shape"),
     "int64 tokens": (lambda tokens, logits: [tokens.astype(np.int64), logits], "type i64"),
     "float64 logits": (lambda tokens, logits: [tokens, logits.astype(np.float64)], "type f64"),
@@ -280,7 +280,7 @@ def test_a_truth_or_reference_that_judges_nothing_is_reported(workload):
     assert "constant" in work.free(outputs).reason
     work.truth = truth
     work.reference = (work.reference[0], (1.5 * truth[1]).astype(np.float32))
-    assert "reference run in this type is itself off" in work.free(outputs).reason
+    assert "plain run in the model's data type is off" in work.free(outputs).reason
 
 
 def test_a_text_of_one_token_over_and_over_can_be_right(workload):

@@ -487,7 +487,7 @@ def test_every_library_and_type_is_measured_in_the_order_of_worth(monkeypatch):
     assert found.best_gemm("bf16").gflops == 8e5
     assert found.best_gemm("fp8").held_back_by == ("power cap",)
     assert (found.best_copy().gb_per_s, found.best_copy().library) == (3000.0, "torch")
-    assert "torch bf16: 800 TFLOP/s at 8192" in said
+    assert "torch bf16: 800 TFLOP/s at size 8192" in said
     assert "torch copy: 3000 GB/s" in said
 
 

@@ -79,7 +79,7 @@ def test_a_quiet_machine_decides_the_effect():
     assert found.can_decide
     assert found.processes == RULE.max_processes
     assert str(found) == (
-        "on this machine, a race of 10 processes can detect differences of 1.5 % or more"
+        "on this machine, 10 processes per competitor can detect differences of 1.5 % or more"
     )
     assert outlook(0.0, RULE).needed == CLOSE_PROCESSES
 
@@ -89,7 +89,7 @@ def test_a_noisy_machine_says_what_it_cannot_decide():
     assert not found.can_decide
     assert processes_needed(0.04) == found.needed > 10
     assert str(found) == (
-        "on this machine, a race of 10 processes can detect differences of 6.2 % or more; "
+        "on this machine, 10 processes per competitor can detect differences of 6.2 % or more; "
         f"detecting 3.0 % would take {found.needed} processes per competitor"
     )
 

@@ -196,7 +196,7 @@ def test_missing_and_extra_outputs_fail_with_their_count(kind, judge):
     for count in (0, 1, 3):
         verdict = judge([run.reference] * count, *due)
         assert not verdict.passed
-        assert verdict.reason == f"expected 2 outputs, got {count}"
+        assert verdict.reason == f"number of outputs: expected 2, got {count}"
     assert judge([run.reference] * 2, *due).passed
 
 

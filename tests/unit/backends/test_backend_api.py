@@ -35,7 +35,7 @@ def test_a_context_is_read_as_it_was_told(accelerator):
 
 def test_a_compiler_for_another_device_is_refused():
     with pytest.raises(
-        UnsupportedError, match="fast runs only on gpus, but the device is host-cpu"
+        UnsupportedError, match="fast runs only on GPUs, but the device is host-cpu"
     ):
         context(accelerator="gpu")
 

@@ -148,7 +148,7 @@ def test_inputs_of_another_shape_or_type_are_refused(ids):
         SingleProgram(program, [ids.astype(np.int64)])
     with pytest.raises(ValueError, match=r"expected int32\[2, 3\], got int32\[2, 2\]"):
         SingleProgram(program, [ids[:, :2]])
-    with pytest.raises(ValueError, match="expected 1 inputs, got 2"):
+    with pytest.raises(ValueError, match="number of inputs: expected 1, got 2"):
         SingleProgram(program, [ids, ids])
 
 

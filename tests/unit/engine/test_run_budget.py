@@ -204,7 +204,7 @@ def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():
     bounded = RunSettings(device=HOST_CPU, threads=2, share_workers=True, budget_s=300.0)
     found = estimate(trials, bounded)
     assert 30 < found.fitting < 60
-    assert f"; --budget 300 is enough for about {found.fitting} trials" in str(found)
+    assert f"; --budget 300 is enough for about {found.fitting} of them" in str(found)
 
 
 def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):

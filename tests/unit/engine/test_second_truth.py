@@ -66,7 +66,7 @@ def test_integers_change_by_one_element(due):
     assert one.remark is None
     # Another input has shown that it depends on one.
     known = one.after(both)
-    assert known.remark == "none of the inputs tried changes output 1 beyond rounding"
+    assert known.remark == "no input tried changes output 1 beyond rounding"
     assert known.not_ranked is None
 
 

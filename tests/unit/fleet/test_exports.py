@@ -258,14 +258,17 @@ def test_requirements_become_labels_of_nodes(export):
     ]
 
 
-def test_pods_of_whole_nodes_avoid_each_other(export):
+def test_pods_of_whole_nodes_avoid_all_others(export):
     _, folder = export("kubernetes", text=DESCRIPTION.replace('"big"', '"big"\nshare = "gpu"'))
     small, big = (job["spec"]["template"] for job in kubernetes(folder))
     [term] = small["spec"]["affinity"]["podAntiAffinity"][
         "requiredDuringSchedulingIgnoredDuringExecution"
     ]
-    assert term["labelSelector"]["matchLabels"] == small["metadata"]["labels"]
-    assert big["metadata"]["labels"] != small["metadata"]["labels"]
+    [expression] = term["labelSelector"]["matchExpressions"]
+    assert expression["operator"] == "Exists"
+    # Pods that share nodes with each other stay away from whole nodes, too.
+    assert expression["key"] in small["metadata"]["labels"]
+    assert expression["key"] in big["metadata"]["labels"]
     assert "podAntiAffinity" not in big["spec"]["affinity"]
 
 

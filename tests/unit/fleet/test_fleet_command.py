@@ -302,7 +302,7 @@ def test_names_of_campaigns_are_checked(fleet, name):
     code, _, errors = fleet("plan", f"--campaign={name}")
     if name:
         assert code == 1
-        assert errors[0].startswith(f"cbs: --campaign {name!r} may contain only letters, digits")
+        assert errors[0].startswith(f"cbs: --campaign {name!r}: use 1-61 letters, digits")
     else:
         assert code == 0
 

@@ -136,7 +136,7 @@ def test_what_a_benchmark_asks_of_the_machine_is_never_evaluated(tmp_path, monke
         [bench] = read(tmp_path, f"a: {{definition: x, {text}}}")
         assert (bench.needs is None) if said is None else (said in bench.needs)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert workspace.unmet(bench) == "requires 2 GPUs, but this machine has 1"
+    assert workspace.unmet(bench) == "requires 2 or more GPUs, but this machine has 1"
     [bench] = read(tmp_path, "a: {definition: {git: 'https://example.org/a', branch: main}}")
     assert workspace.unmet(bench) == "requires https://example.org/a, which cbs does not fetch"
 

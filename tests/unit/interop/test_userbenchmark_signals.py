@@ -118,7 +118,7 @@ def test_compare_by_the_command_line(tmp_path, capsys):
     assert cli.main([*arguments, "--yaml", str(yaml_file), "--issue", str(issue)]) == 2
     said = capsys.readouterr()
     assert "worse    +100.0%  a: 1 -> 2" in said.out
-    assert "1 metrics compared, 1 worse, 0 better, 1 missing, 0 new" in said.out
+    assert "metrics compared: 1; 1 worse, 0 better, 1 missing, 0 new" in said.out
     assert "userbenchmark 'mine' not found" in said.err
     assert 'details:\n  "a":\n    control: 1.0\n' in yaml_file.read_text()
     assert "- a: +100.0%" in issue.read_text()

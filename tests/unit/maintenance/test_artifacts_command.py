@@ -223,7 +223,7 @@ def test_only_some_types_are_fetched(cbs, server, lock_models):
     lock_models({"MODEL": serve_model(server, FILES)})
     code, out, err = cbs("artifacts", "fetch", "--types", "onnx,checkpoint")
     assert code == 0
-    assert "2 files" in out  # all files of the made-up model are of that type
+    assert "files: 2" in out  # all files of the made-up model are of that type
     assert "MODEL has no onnx" in err
 
 
@@ -384,4 +384,4 @@ def test_a_run_tells_of_progress_now_and_then():
     listener._told_at -= 60
     listener(HALF)
     listener(HALF)
-    assert told == ["published artifacts: 1/2 files, 3 MiB of 6 MiB, 1 MiB/s, 3 s left"]
+    assert told == ["fetching published artifacts: 1/2 files, 3 MiB of 6 MiB, 1 MiB/s, 3 s left"]

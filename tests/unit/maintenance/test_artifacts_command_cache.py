@@ -67,7 +67,7 @@ def test_an_empty_cache_can_be_looked_at(cbs, root):
     assert document["models"] == []
     assert document["directory"] == str(root / "artifact_cache")
     assert cbs("verify")[0] == 0
-    assert cbs("gc")[1].startswith("0 objects")
+    assert cbs("gc")[1].startswith("objects: 0")
     code, out, _ = cbs("ls")
     assert (code, out.startswith(str(root))) == (0, True)
 
@@ -86,7 +86,7 @@ def test_ls_tells_sizes_and_locks(cbs, two_models, tmp_path):
     assert len(lines) == 3
     assert "2/2 files" in lines[0]
     assert "not locked" in lines[1]
-    assert "5 objects" in lines[2]
+    assert "objects: 5" in lines[2]
 
 
 def test_ls_tells_what_was_not_fetched(cbs, tmp_path):
@@ -142,7 +142,7 @@ def test_rm_frees_what_nobody_else_uses(cbs, two_models):
     code, out, err = cbs("rm", "B")
     assert code == 0
     assert out.startswith("removed  B")
-    assert "kept 1 objects" in err  # what A has, too
+    assert "objects kept for other models, workloads or checkpoints: 1" in err  # what A has, too
     assert [model["model"] for model in listed(cbs)["models"]] == ["A"]
     assert listed(cbs)["usage"]["objects"]["files"] == 3
     assert cbs("verify")[0] == 0
@@ -164,7 +164,7 @@ def keep(cache, content):
 
 def test_gc_keeps_models_and_what_is_young(cbs, two_models):
     keep(two_models, b"of nobody")
-    assert cbs("gc")[1].startswith("0 objects")
+    assert cbs("gc")[1].startswith("objects: 0")
     assert listed(cbs)["usage"]["objects"]["files"] == 6
 
 
@@ -173,9 +173,9 @@ def test_gc_frees_what_no_model_names(cbs, two_models, monkeypatch):
     later = caching.time.time() + 7200
     monkeypatch.setattr(caching.time, "time", lambda: later)
     dry = cbs("gc", "--dry-run")
-    assert dry[1] == "1 objects, 9 bytes would be freed\n"
+    assert dry[1] == "objects: 1, 9 bytes would be freed\n"
     assert listed(cbs)["usage"]["objects"]["files"] == 6
-    assert cbs("gc")[1] == "1 objects, 9 bytes freed\n"
+    assert cbs("gc")[1] == "objects: 1, 9 bytes freed\n"
     assert listed(cbs)["usage"]["objects"]["files"] == 5
 
 
@@ -188,7 +188,7 @@ def test_gc_of_what_is_not_locked(cbs, two_models):
     assert "removed  B" in out
     # The same numbers: the files that only B has, and its manifest.
     assert out.splitlines()[-1] == dry[1].splitlines()[-1].replace("would be ", "")
-    assert out.splitlines()[-1].startswith("2 objects")
+    assert out.splitlines()[-1].startswith("objects: 2")
     assert [model["model"] for model in listed(cbs)["models"]] == ["A"]
     assert cbs("verify")[0] == 0
 

@@ -73,11 +73,11 @@ def test_a_missing_file_is_unknown(machine, check):
         (checks.turbo, {f"{CPU}/cpufreq/boost": "1\n"}, "warning", "on"),
         (checks.turbo, {f"{CPU}/cpufreq/boost": "0\n"}, "ok", "off"),
         (checks.smt, {f"{CPU}/smt/active": "0\n"}, "ok", "off"),
-        (checks.smt, {f"{CPU}/smt/active": "1\n"}, "ok", "on: 2 usable CPUs on 2 cores"),
+        (checks.smt, {f"{CPU}/smt/active": "1\n"}, "ok", "on (usable CPUs: 2, cores: 2)"),
         (checks.smt, {f"{CPU}/smt/active": "1\n",
                       f"{CPU}/cpu0/topology/thread_siblings_list": "0-1\n",
                       f"{CPU}/cpu1/topology/thread_siblings_list": "0-1\n"},
-         "warning", "on: 2 usable CPUs on 1 cores"),
+         "warning", "on (usable CPUs: 2, cores: 1)"),
         (checks.load, {"proc/loadavg": "0.10 0.2 0.3 1/91 5\n"}, "ok", "0.10 in the last minute"),
         (checks.load, {"proc/loadavg": "3.10 0.2 0.3 1/91 5\n"}, "warning", "3.10"),
         (checks.heat, {f"{CPU}/cpu0/thermal_throttle/core_throttle_count": "0\n"},
@@ -109,14 +109,14 @@ def test_a_missing_file_is_unknown(machine, check):
          "warning", "virtual machine (QEMU); container (/.dockerenv)"),
         (checks.cpu_quota, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "",
                             "sys/fs/cgroup/cpu.max": "150000 100000\n"},
-         "problem", "quota of 1.5 CPUs; 2 usable CPUs"),
+         "problem", "quota in CPUs: 1.5; usable CPUs: 2"),
         (checks.cpu_quota, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "",
                             "sys/fs/cgroup/cpu.max": "max 100000\n"}, "ok", "no quota"),
         (checks.cpu_quota, {"proc/self/cgroup": "1:cpu:/\n",
                             "sys/fs/cgroup/cpu/cpu.stat": "nr_throttled 7\nthrottled_time 1\n",
                             "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
                             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
-         "ok", "quota of 4 CPUs; 2 usable CPUs; throttled 7 times"),
+         "ok", "quota in CPUs: 4; usable CPUs: 2; times throttled so far: 7"),
     ],
 )  # fmt: skip
 def test_recorded_files(machine, check, files, status, value):
@@ -138,7 +138,7 @@ def test_the_smallest_quota_around_the_process_counts(machine):
             }
         )
     )
-    assert found.value.startswith("quota of 1 CPUs")
+    assert found.value.startswith("quota in CPUs: 1;")
     assert found.fix.startswith("cbs run --threads 1")
     for group in ("pod/box", "pod"):
         assert f"/sys/fs/cgroup/{group}/cpu.max" in found.verify

@@ -162,7 +162,7 @@ FAULTS = {
     ("export", "run_constant"): (Ending.WRONG_OUTPUT, "relative error"),
     ("export", "run_not_a_number"): (Ending.WRONG_OUTPUT, "NaN"),
     ("export", "run_wider"): (Ending.WRONG_OUTPUT, "output 0"),
-    ("export", "run_nothing"): (Ending.WRONG_OUTPUT, "expected 1 outputs, got 0"),
+    ("export", "run_nothing"): (Ending.WRONG_OUTPUT, "outputs: expected 1, got 0"),
     ("export", "run_and_change"): (Ending.FAILED, "changed while they were read"),
     ("export", "run_nowhere_and_change"): (Ending.FAILED, "changed while they were read"),
     ("no_such_function", "run"): (Ending.FAILED, "no_such_function"),

@@ -40,7 +40,7 @@ def test_a_model_is_generated_and_could_be_published(tmp_path, capsys):
     assert run("-name", "TOY_NONE", "-o", str(out), *TOY, *PLAIN) == 0
     printed = capsys.readouterr()
     assert f"{out / 'TOY_NONE'}  " in printed.out
-    assert "5 artifacts for 1 models: 5 ok" in printed.out
+    assert "models: 1, artifacts: 5 (5 ok)" in printed.out
     assert "[5/5] ok" in printed.err
     report = publish(out / "TOY_NONE", str(tmp_path / "store"))
     assert report.model == "TOY_NONE"
@@ -65,7 +65,7 @@ def test_what_is_there_is_not_touched(tmp_path, capsys):
         run("-name", "TOY_NONE", "-o", str(out), *TOY, "--types", "inputs")
     assert run("-name", "TOY_NONE", "-o", str(out), *TOY, "--resume") == 0
     assert (out / "TOY_NONE" / "manifest.json").stat() == before
-    assert "0 artifacts for 0 models" in capsys.readouterr().out
+    assert "models: 0, artifacts: 0" in capsys.readouterr().out
 
 
 def test_nothing_meant_is_3_and_names_the_nearest(tmp_path, capsys):

@@ -187,7 +187,7 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
     assert "the newest 50 of 60 results" in out
     assert cbs("query", "--db", path, "--limit", "7")[1].count("jax_xla:xla") == 7
     code, out, _ = cbs("ls", "--db", path)
-    assert "3 trends, 60 results" in out
+    assert "trends: 3, results: 60" in out
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def test_the_command_names_the_slow_down_and_exits_with_2(cbs, history):
     assert code == 2
     assert "case-2 jax_xla:xla (jax, host-cpu)" in out
     assert "changed: jax 0.10.28 -> 0.10.29, revision rev28 -> rev29" in out
-    assert "1 steps, 0 newly failing, 0 missing" in out
+    assert "steps: 1, newly failing: 0, missing: 0" in out
     code, out, _ = cbs("regressions", "--db", path, "--threshold", "latency_ms=0.2")
     assert code == 0
 

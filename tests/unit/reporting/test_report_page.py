@@ -116,6 +116,16 @@ def test_the_data_hold_each_case_with_its_figures():
     assert text[cases["reason"][wrong]] == "<b>off</b> by @team | 2"
 
 
+def test_a_case_of_a_fleet_is_repeated_without_its_node():
+    where = {"fleet": "zoo", "campaign": "", "machine_class": "zen4", "job": "j", "node": "n1"}
+    ran = run() | {"allocation": {**where, "engine": "local", "environment_sha256": "0" * 64}}
+    data = data_of(render(document(record("w1"), record("w2"), runs=[ran])))
+    assert "n1" in data["workloads"][0]["device"]
+    for index in data["cases"]["again"]:
+        assert data["texts"][index].startswith("cbs run ")
+        assert "n1" not in data["texts"][index]
+
+
 def test_tags_of_all_frameworks_are_those_of_the_workload():
     made = document(record(tags=["a"]), record(competitor="pt_inductor:eager", tags=["b", "a"]))
     (row,) = data_of(render(made))["workloads"]

@@ -134,7 +134,7 @@ def test_disturbed_cases_make_no_winner(disturbed, side):
     found = [comparison(0.5)] * 9 + [comparison(0.5, disturbed=True)] * disturbed
     mean = standings.geomean(found)
     assert mean.side == side
-    assert mean.doubt == ("1 of 10 cases were disturbed" if disturbed else "")
+    assert mean.doubt == ("disturbances in 1 of 10 cases" if disturbed else "")
 
 
 def test_ratios_are_those_of_the_tables():
@@ -240,7 +240,7 @@ def test_a_fit_machine_is_fit():
     ("changes", "host", "level", "text"),
     [
         ({"contention": {"contended": True, "reasons": ["a build"]}}, {}, "bad", "a build"),
-        ({"contention": {"contended": None}}, {}, "unknown", "lack disturbance data"),
+        ({"contention": {"contended": None}}, {}, "unknown", "disturbance data is missing"),
         ({"stop_reason": "fixed"}, {}, "doubtful", "fixed number"),
         ({"processes": metrics(processes=2)["processes"]}, {}, "doubtful", "fewer than 3"),
         ({}, {"governor": "powersave"}, "doubtful", "powersave"),

@@ -71,4 +71,4 @@ def test_a_warning_names_how_many_trials_and_the_worst():
     assert contention_warning([quiet, unknown]) is None
     said = contention_warning([quiet, loud, contention_of([block(foreign_ms=5.0)] * 400)])
     assert said is not None
-    assert said.startswith("2 of 3 trials were disturbed (other processes used 1.00 of a CPU")
+    assert said.startswith("disturbances in 2 of 3 trials (other processes used 1.00 of a CPU")

@@ -345,7 +345,7 @@ def test_more_processes_are_added_to_an_undecided_race(machine):
     assert len(machine.started()) == count
     machine.undecided = False
     results = machine.run(rule=MORE)
-    assert any("9 processes from an undecided race" in line for line in machine.said)
+    assert any("(processes: 9)" in line for line in machine.said)
     assert [line[1] for line in machine.started()[count:]] == 3 * ["3"] + 3 * ["4"]
     found = tokens(results)
     assert all(found[name][:3] == first[name] and len(found[name]) == 5 for name in found)
@@ -430,7 +430,7 @@ def test_another_sampling_rule_or_another_truth_joins_nothing(machine):
     kept = machine.kept()
     machine.artifacts.digests = {"input": "1" * 64}
     other_truth = machine.run()
-    assert any("ignoring 5 processes from interrupted runs" in line for line in machine.said)
+    assert any("inputs or truth differ: 5" in line for line in machine.said)
     assert not kept & {token for of in tokens(other_truth).values() for token in of}
 
 

@@ -256,7 +256,7 @@ def test_the_doctor_prints_and_keeps_the_floor(doctor, capsys):
     assert "noise-floor-a-cpu.json" in err
     assert load_noise_floor("A CPU").pooled.median_percent == pytest.approx(2.3)
 
-    assert "on this machine, a race of 10 processes can detect" in out
+    assert "on this machine, 10 processes per competitor can detect" in out
     assert "3.0 % would take" in out
 
 
@@ -280,7 +280,7 @@ def test_a_race_is_told_what_it_cannot_decide_before_it_begins(latency, said):
         SimpleNamespace(host=SimpleNamespace(cpu_model="A CPU")),
         SimpleNamespace(say=found.append),
     )
-    assert ["noise floor: on this machine, a race of" in line for line in found] == [True] * said
+    assert ["noise floor: on this machine, 10" in line for line in found] == [True] * said
 
 
 def test_the_doctor_gives_the_floor_as_json(doctor, capsys):

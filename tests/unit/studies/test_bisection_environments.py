@@ -79,9 +79,7 @@ def test_what_does_not_install_leaves_nothing(pool, installer, tmp_path):
 
 def test_an_environment_without_what_workers_need_can_not_serve(pool, installer, monkeypatch):
     monkeypatch.setattr(installer, "install", lambda *_: None)
-    with pytest.raises(
-        UnjudgeableError, match="v1_0: workers also need attrs, numpy, ml_dtypes"
-    ):
+    with pytest.raises(UnjudgeableError, match="v1_0: workers also need attrs, numpy, ml_dtypes"):
         pool.get(_recipe("1.0"))
 
 

@@ -244,7 +244,7 @@ def test_a_sweep_is_estimated_before_it_starts():
     settings = RunSettings(device=devices.HOST_CPU, threads=2)
     assert size_bytes(large[0]) == 3 * 4 * 8192**2
     assert estimate(large, settings).seconds > 20 * estimate(small, settings).seconds
-    assert "3 trials: about " in str(estimate(large, settings))
+    assert "trials: 3, about " in str(estimate(large, settings))
     both = _trials(cases(["matmul"], _shape(8192, 8192, 8192), ["fp32"], backward=True))
     assert 2.9 < estimate(both, settings).seconds / estimate(large, settings).seconds < 3.1
     assert size_bytes(both[0]) == 6 * 4 * 8192**2
@@ -266,7 +266,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_allocated():
         in why_too_large(large, settings)
     )
     refused = [attrs.evolve(large, refused="too large"), small]
-    assert "1 trials: " in str(estimate(refused, settings))
+    assert "trials: 1, " in str(estimate(refused, settings))
 
 
 def test_the_list_names_operators_shapes_and_recipes(capsys):

@@ -125,7 +125,7 @@ def test_who_differs_is_named_and_who_loses_too_much_is_said():
     assert "handwritten digits, 400 examples" in about
     [about, line] = compare_remarks.remarks_on([_case(same), _case(worse)])
     assert "changed 40 (-" in line
-    assert line.endswith("loses more than its task allows (1 points)")
+    assert line.endswith("loses more than its task allows (1 point)")
     assert compare_remarks.changes([(_case(same), _case(same))]) == []
     [changed] = compare_remarks.changes([(_case(same), _case(worse))])
     assert f"{same} before, {worse} now, loses more than" in changed

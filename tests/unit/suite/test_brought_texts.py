@@ -93,7 +93,7 @@ def test_the_tokenizer_of_another_model_is_reported(bert):
     tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
     write_weights(bert / "model.safetensors", (tensors | {init.name: init}).values(), seed=0)
     with pytest.raises(
-        UserModelError, match="the model has only 3; save the model's own tokenizer"
+        UserModelError, match="the model's tokens are below 3; save the model's own tokenizer"
     ):
         find_cases("my-bert", on_text(bert))
 

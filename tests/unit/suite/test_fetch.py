@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatc
     lock = serve_model(server, FILES)
     size = sum(map(len, FILES.values()))
     limited = attrs.evolve(QUICK, max_bytes=101_070)
-    with pytest.raises(NoSpaceError, match=r"exceeds the limit of 98\.7 KiB; raise it"):
+    with pytest.raises(NoSpaceError, match=r"exceeds the limit of 98\.7 KiB; raise --max-size"):
         fetch([Source.locked(lock)], cache=cache, options=limited)
     free = fetching._SPARE_BYTES + size - 1
     usage = shutil.disk_usage("/")._replace(free=free)

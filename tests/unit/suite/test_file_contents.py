@@ -390,7 +390,7 @@ def test_a_folder_of_onnx_files_is_a_case_for_each(tmp_path):
         assert "pointer.onnx is left out: " in remarks
         assert "is a Git LFS pointer" in remarks
     message = refusal(folder, seq_lens=(3,))
-    assert "none of its 5 programs can be run: a.onnx is left out: --seq-len" in message
+    assert "none of its programs can be run: a.onnx is left out: --seq-len" in message
 
 
 def test_a_directory_with_a_configuration_and_onnx_alone_is_a_folder(tmp_path):
@@ -410,7 +410,7 @@ def test_outputs_that_are_no_arrays_are_refused_before_planning(tmp_path):
     case = Path(__file__).parents[2] / "data" / "cases" / "g1_zipmap.onnx"
     assert "output 'prob' comes from ZipMap" in refusal(case)
     net.write_bytes(field(1, 10) + field(8, field(2, 20)) + field(7, graph + output))
-    assert "output 'prob' is a sequence, not an array" in refusal(net)
+    assert "output 'prob' has the type sequence, expected an array" in refusal(net)
 
 
 @pytest.mark.parametrize("end", [".onnx", ".pt", ".keras", ".py"])

@@ -164,7 +164,7 @@ def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
         )
     if len(specs) != len(inputs.specs):
         raise UserInputError(
-            f"{inputs.directory} has {len(inputs.specs)} inputs, but {model} takes {len(specs)}: "
+            f"inputs in {inputs.directory}: {len(inputs.specs)}, but {model} takes {len(specs)}: "
             f"{', '.join(map(str, specs))}"
         )
     for index, (expected, given_spec) in enumerate(zip(specs, inputs.specs, strict=True)):

@@ -153,7 +153,7 @@ def _check_date(date: str, key: str) -> None:
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
     """Returns cases whose models have the `artifacts_dir_url` of their lock.
 
-    A model without a lock keeps the URL of its definition (see `published_urls`).
+    A model without a lock keeps the URL of its definition (see `locked_urls`).
 
     Raises:
       DefinitionError: a lock file is damaged; the message names it.

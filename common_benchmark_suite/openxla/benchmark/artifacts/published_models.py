@@ -236,7 +236,7 @@ def _check_space(wanted: Mapping[str, Wanted], cache: Cache, options: FetchOptio
     if options.max_bytes is not None and missing > options.max_bytes:
         raise NoSpaceError(
             f"the download of {human_bytes(missing)} exceeds the limit of "
-            f"{human_bytes(options.max_bytes)}; raise it, or select fewer models or types"
+            f"{human_bytes(options.max_bytes)}; raise --max-size, or select fewer models or types"
         )
     if not missing:
         return

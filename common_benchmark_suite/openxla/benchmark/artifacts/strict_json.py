@@ -57,7 +57,7 @@ def parse(text: bytes, kind: type[R], *, where: str) -> R:
         if field.name.endswith("_version") and (type(value) is not int or value != field.default):
             raise (OtherVersionError if type(value) is int else MalformedError)(
                 f"{where} has {field.name} {value!r}, but this release reads only "
-                f"{field.default}; a newer release of the suite may read the file"
+                f"{field.default}; another release of the suite may read the file"
             )
     try:
         return msgspec.convert(document, kind)

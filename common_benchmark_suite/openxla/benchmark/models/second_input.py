@@ -54,7 +54,7 @@ def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
         if _forms(second) != _forms(inputs):
             raise NoSecondInputError("`second_inputs` must not change shapes or types")
     if all(map(_same, inputs, second)):
-        raise NoSecondInputError("the second input would equal the first: all values are 0")
+        raise NoSecondInputError("the second input equals the first, e.g. because all values are 0")
     return second
 
 

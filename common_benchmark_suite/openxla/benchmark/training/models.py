@@ -3,7 +3,7 @@
 The first steps from a checkpoint hide parts of an optimizer. AdamW corrects its moments for their
 start at zero, which hides the decay of the second moment. Rounding in bf16 hides a learning rate
 that is wrong by a few per cent. So one more update starts from typical moments of a late step, with
-known gradients, and is compared with its result in float64. See `optimizers.Optimizer` for the
+known gradients, and is compared with its result in float64. See `training.Optimizer` for the
 formulas.
 """
 

@@ -401,9 +401,7 @@ def _of_each(
         cases |= {case.name: case for case in one.cases}
         remarks += one.remarks
     if not cases:
-        raise UserModelError(
-            f"{folder.path}: none of its {len(folder.files)} programs can be run: {remarks[0]}"
-        )
+        raise UserModelError(f"{folder.path}: none of its programs can be run: {remarks[0]}")
     return ModelCases(cases=list(cases.values()), remarks=remarks)
 
 

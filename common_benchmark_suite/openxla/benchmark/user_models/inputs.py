@@ -99,7 +99,7 @@ class UserModel(InferenceModel):
             return [arrays[name] for name in self.form.names]
         if self.example is None:
             raise UserModelError(
-                "the model has no inputs; add example_inputs() to its file, or pass --input"
+                "the model has no example inputs; add example_inputs() to its file, or pass --input"
             )
         return self.example
 

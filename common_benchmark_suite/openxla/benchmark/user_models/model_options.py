@@ -63,7 +63,7 @@ class ModelOptions:
     """Options for running a model.
 
     Attributes:
-      inputs: texts such as `f32[1,3,224,224]`, one per argument; see `specs.InputSpec`.
+      inputs: texts such as `f32[1,3,224,224]`, one per argument; see `InputSpec`.
       inputs_dir: directory with `input_0.npy` and so on, instead of `inputs`.
       text: text file for a Hugging Face model, read with its tokenizer.
       image: picture for a Hugging Face model, read with its image processor.

@@ -23,7 +23,7 @@ const METRICS = new Map([
   ["throughput", { name: "throughput", isRate: true, show: (number) => `${digits(number)}/s`, of: (item) => (item.ms && item.workload.batch_size ? (1000 * item.workload.batch_size) / item.ms[0] : null) }],
   ["cold", { name: "cold compile time", show: duration, of: (item) => middle(item, "cold") }],
   ["warm", { name: "warm compile time", show: duration, of: (item) => middle(item, "warm") }],
-  ["pays", { name: "runs until compilation pays off", show: (number) => `${count_(number)} runs`, of: runsToPay }],
+  ["pays", { name: "runs until compilation pays off", show: (number) => `${count_(number)} run${number === 1 ? "" : "s"}`, of: runsToPay }],
   ["memory", { name: "peak host memory", show: bytes, of: (item) => megabytes(item, "host_mb") }],
   ["device_memory", { name: "peak device memory", show: bytes, of: (item) => megabytes(item, "device_mb") }],
   ["error", { name: "relative error", show: (number) => (number ? number.toExponential(1) : "0"), of: (item) => value(item.index, "error") }],

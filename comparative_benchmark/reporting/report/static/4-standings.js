@@ -86,8 +86,8 @@ function standingsTable(contest) {
 }
 
 function commonText(contest) {
-  if (!contest.common) return `${contest.cases} workloads; the competitors have none in common, so each mean covers different workloads`;
-  return `over the ${contest.common} of ${contest.cases} workloads that all ranked competitors ran`;
+  if (!contest.common) return `workloads: ${contest.cases}; in none does every ranked competitor have a speed-up, so any means cover different workloads`;
+  return `over the workloads in which every ranked competitor has a speed-up: ${contest.common} of ${contest.cases}`;
 }
 
 function standingRow(runner, place) {

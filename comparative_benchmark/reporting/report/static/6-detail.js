@@ -116,7 +116,7 @@ function errorPart(item, width) {
     { name: "allowed", number: allowed, kind: "limit" },
   ];
   return part("Error against the float64 truth",
-    marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "Errors left of the line pass.") : null,
+    marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "The line is the limit of the relative RMSE. Other limits apply, too.") : null,
     facts([
       ["relative RMSE", shown(own)], ["relative RMSE of the reference", shown(reference)],
       ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % used` : ""}`],
@@ -135,11 +135,11 @@ function rooflinePart(item, width) {
   const marks = [item, base !== item ? base : null].filter((other) => other?.ms).map((other) => ({ name: other.runnerName, ms: other.ms[0] }));
   const share = value(item.index, "share");
   return part("Roofline",
-    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} threads`}${ceilings.contended ? ", while other processes used the machine" : ""}.`) : null,
+    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} thread${ceilings.threads === 1 ? "" : "s"}`}${ceilings.contended ? ", while other processes used the machine" : ""}.`) : null,
     facts([
       ["per iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
       ["reached", `${digits(cost[0] / item.ms[0] / 1e6)} GFLOP/s, ${digits(cost[1] / item.ms[0] / 1e6)} GB/s`],
-      ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "unknown: run `cbs doctor --ceilings` once to measure the machine") : `${digits(100 * share, 2)} %`],
+      ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "unknown: run `cbs doctor --ceilings` on that machine (with -device for a GPU), then create the report again") : `${digits(100 * share, 2)} %`],
     ]));
 }
 

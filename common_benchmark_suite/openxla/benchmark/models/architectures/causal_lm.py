@@ -31,7 +31,7 @@ class CausalLM(TextArchitecture):
     """Input: input_ids i32[batch, seq].
 
     Output: logits [batch, seq, vocab]; with the parameter `max_new_tokens`, generated tokens and
-    their logits (see `generation.GenerationModel`).
+    their logits (see `model_interfaces.GenerationModel`).
     """
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:

@@ -326,7 +326,7 @@ def weight_files(directory: Path) -> list[Path]:
     if outside := [name for name in names if Path(name).name != name]:
         raise DefinitionError(f"{index} lists {outside[0]!r}, which is outside its directory")
     if missing := [name for name in names if not (directory / name).is_file()]:
-        more = f" and {len(missing) - 3} other files" if len(missing) > 3 else ""
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise DefinitionError(
             f"{directory} lacks {', '.join(missing[:3])}{more}, which {INDEX_FILE} lists"
         )

@@ -188,8 +188,8 @@ def published(uri: ModelUri) -> TfLiteFile:
         )
     if not path.is_file():
         raise CheckpointError(
-            f"the published file {uri.text} is missing, and the suite does not fetch it; put it "
-            f"into {path}, or use the seeded checkpoint (the default)"
+            f"the published file {uri.text} is missing, and the suite does not fetch it; save it "
+            f"as {path}, or use the seeded checkpoint (the default)"
         )
     return _described(path, origin="published", notes={})
 

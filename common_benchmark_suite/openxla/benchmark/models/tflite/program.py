@@ -53,7 +53,7 @@ class Program:
           ValueError: the file takes other inputs.
         """
         if len(inputs) != len(self._inputs):
-            raise ValueError(f"expected {len(self._inputs)} inputs, got {len(inputs)}")
+            raise ValueError(f"number of inputs: expected {len(self._inputs)}, got {len(inputs)}")
         for detail, value in zip(self._inputs, inputs, strict=True):
             if tuple(detail["shape"]) != value.shape:
                 raise ValueError(

@@ -51,7 +51,7 @@ class TransformersModel(TorchModel):
         self.values = taken.inputs(given)
         if stages and not {"input_ids", "attention_mask"} <= self.values.keys():
             raise UserModelError(
-                f"{taken.kind} takes no input_ids and attention_mask, which pooling needs"
+                f"{taken.kind} does not take both input_ids and attention_mask, which pooling needs"
             )
         self.names = list(self.values)
         self._others = [name for name in taken.arguments if name not in self.names]
@@ -97,7 +97,7 @@ class TransformersModel(TorchModel):
         kind = type(self.module).__name__
         if len(inputs) != len(self.names):
             raise UserModelError(
-                f"{kind}: expected {', '.join(self.names)}, got {len(inputs)} arrays"
+                f"{kind}: expected arrays for {', '.join(self.names)}; arrays given: {len(inputs)}"
             )
         try:
             super().try_out(*inputs)

@@ -109,8 +109,8 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
     highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
     if highest >= vocabulary:
         raise UserModelError(
-            f"--text: {TOKENIZER_FILE} produced token {highest}, but the model has only "
-            f"{vocabulary}; save the model's own tokenizer there"
+            f"--text: {directory / TOKENIZER_FILE} produced token {highest}, but the model's "
+            f"tokens are below {vocabulary}; save the model's own tokenizer there"
         )
     return arrays
 

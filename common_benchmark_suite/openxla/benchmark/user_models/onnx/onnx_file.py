@@ -212,8 +212,8 @@ def _check_outputs(path: Path, graph: memoryview, seen: _Seen) -> None:
         kinds = [number for number, _ in fields(view(parts[2]))] if 2 in parts else []
         if other := [_OTHER_VALUES[kind] for kind in kinds if kind in _OTHER_VALUES]:
             raise UserModelError(
-                f"{path.name}: output {name!r} is a {other[0]}, not an array; export the model "
-                "with a separate output for each element"
+                f"{path.name}: output {name!r} has the type {other[0]}, expected an array; export "
+                "the model with one array for each output"
             )
 
 

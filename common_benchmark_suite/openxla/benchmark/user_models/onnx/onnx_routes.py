@@ -361,7 +361,7 @@ def _attempt(
         with np.errstate(all="ignore"):
             results = list(run(*given, **keywords))
         if len(results) < len(source.output):
-            return None, f"the reference evaluator returned only {len(results)} results"
+            return None, f"the reference evaluator returned too few results ({len(results)})"
         return [value for name, value in zip(source.output, results, strict=False) if name], ""
     except Exception as error:
         return None, error_line(error)

@@ -120,7 +120,7 @@ def cases(
     if wanted.base is not None:
         raise UserModelError("--base requires a LoRA adapter's directory")
     if wanted.allow_code and program.kind not in _WITH_CODE:
-        raise UserModelError(f"--allow-code: loading a {program.kind.name} program runs no code")
+        raise UserModelError(f"--allow-code: loading {program.kind.name} programs runs no code")
     outline = _outline(program.path, program.kind, wanted)
     own = outline.data_type or "fp32"
     if other := [name for name in wanted.data_types if outline.data_type not in (None, name)]:

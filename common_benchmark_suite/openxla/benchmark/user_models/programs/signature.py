@@ -202,9 +202,9 @@ class NamedInputs:
     def check(self, given: Sequence[InputSpec]) -> None:
         """Raises UserModelError if there are too few or too many inputs."""
         if not self.required <= len(given) <= len(self.names):
-            example = f"e.g. --input 'f32[{BATCH},3,224,224]'"
+            example = f"(e.g. --input 'f32[{BATCH},3,224,224]')"
             raise UserModelError(
-                f"{self}, without types and sizes; pass --input once for each input, {example}, "
+                f"{self}, without types and sizes; pass --input once for each input {example}, "
                 f"got {len(given)}"
             )
 

@@ -356,6 +356,4 @@ def _check_sizes(inputs: Sequence[model_options.InputSpec], wanted: ModelOptions
         ("--seq-len", model_options.SEQ, wanted.seq_lens),
     ):
         if values and name not in used:
-            raise UserModelError(
-                f"{option}: no --input has a size {name!r}, {model_options.EXAMPLES}"
-            )
+            raise UserModelError(f"{option}: no --input has a size {name!r}, e.g. f32[{name},16]")

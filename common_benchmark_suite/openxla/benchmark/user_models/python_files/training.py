@@ -37,7 +37,7 @@ class FileLoss:
         value = called(*batch) if self.form is None else self.form.call(called, batch)
         shape = getattr(value, "shape", None)
         if shape is None or tuple(shape):
-            form = type(value).__name__ if shape is None else f"sizes {list(shape)}"
+            form = type(value).__name__ if shape is None else f"an array of shape {list(shape)}"
             raise UserModelError(f"loss(model, *inputs) returned {form}, expected one number")
         return value
 
