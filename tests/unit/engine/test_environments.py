@@ -27,7 +27,7 @@ def test_an_interpreter_or_its_virtual_environment_can_be_named(tmp_path):
     assert ours.python_version == ".".join(map(str, sys.version_info[:3]))
     assert "attrs" in {package["name"] for package in ours.packages}
     # A bare environment lacks all packages that a worker needs.
-    with pytest.raises(UnusableEnvironmentError, match="need the packages attrs, numpy, ml"):
+    with pytest.raises(UnusableEnvironmentError, match="workers also need attrs, numpy, ml"):
         parse_environments(f"other={tmp_path / 'other'}")
 
 
