@@ -247,7 +247,14 @@ compare("transposed", gpt2, tensors, 8 / 4)
 
 adapter("other_layer", factors("encoder.layer.7.attention.self.query", 32, 32))
 adapter("other_size", factors(query, 48, 32))
-answer(errors=errors, layer=refused("other_layer"), size=refused("other_size"))
+wanted = user_models.ModelOptions(framework="pt")
+(planned,) = user_models.find_cases(str(here / "plain"), wanted).cases
+t.BertModel(t.BertConfig(**text)).save_pretrained(here / "bert")
+try:
+    changed = in_transformers.create_model(**planned.model.model_parameters)
+except user_models.UserModelError as error:
+    changed = str(error)
+answer(errors=errors, layer=refused("other_layer"), size=refused("other_size"), changed=changed)
 """
 )
 
@@ -319,6 +326,7 @@ def test_an_adapter_adds_its_product_to_the_base(answer):
     got = answer(ADAPTERS)
     assert set(got["errors"]) == {"plain", "classes", "transposed"}
     assert max(got["errors"].values()) < 1e-5, got["errors"]
+    assert got["changed"].endswith("plain has changed since this run was planned")
     assert got["layer"].startswith("other_layer does not match its base bert: BertModel has no ")
     assert got["size"] == (
         "other_size does not match its base bert: encoder.layer.1.attention.self.query is for "

@@ -225,6 +225,9 @@ fixed = export.export(f)(*forms(4))
 (batch,) = export.symbolic_shape("batch")
 files = {
     "net.jax_export": export.export(f)(*forms(batch)).serialize(),
+    "complex.jax_export": export.export(
+        jax.jit(lambda x: jax.lax.complex(x, -x) * jax.lax.complex(x, x))
+    )(forms(4)[0]).serialize(),
     "net.mlirbc": fixed.mlir_module_serialized,
     "net.mlir": f.lower(*forms(4)).as_text().encode(),
     "cut.mlirbc": bytes(fixed.mlir_module_serialized)[:2000],
@@ -283,6 +286,12 @@ keras.Sequential([keras.Input((8, 8, 3)), *layers]).export(f"{folder}/saved", ve
 content = tf.lite.TFLiteConverter.from_saved_model(f"{folder}/saved").convert()
 pathlib.Path(folder, "net.tflite").write_bytes(content)
 pathlib.Path(folder, "cut.tflite").write_bytes(content[:200])
+
+@tf.function(input_signature=[tf.TensorSpec((4, 8), kind) for kind in (tf.float32, tf.bfloat16)])
+def mixed(x, y):
+    return tf.nn.softmax(x) * tf.cast(y, tf.float32)
+
+tf.saved_model.save(tf.Module(), f"{folder}/mixed", signatures=mixed)
 """
 
 
@@ -310,6 +319,8 @@ def test_jax_programs_are_widened_and_what_is_none_gives_the_reason(files_of, pr
         assert answer["without_float64"] is None
         assert answer["truth_check"]["routes"] == ["XLA", "StableHLO's interpreter"]
         assert [file["dtype"] for file in answer["files"]["truth"]] == ["f64", "f64"]
+    complex_numbers = prepared("complex.jax_export", framework="jax")
+    assert [file["dtype"] for file in complex_numbers["files"]["truth"]] == ["complex128"]
     doubted = prepared("net.mlir", "f32[4,16]; i32[4,3]<9", framework="jax", wrong_route=True)
     assert_in_doubt(doubted, "XLA and StableHLO's interpreter")
     agreed = prepared("bits.mlir", framework="jax")
@@ -351,6 +362,8 @@ def test_tensorflow_programs_are_widened_or_agreed(files_of, prepared):
     assert answer["type"] != "error", answer
     assert answer["without_float64"] is None
     assert answer["truth_check"]["routes"] == ["TensorFlow", "TensorFlow by XLA"]
+    mixed = prepared("mixed", framework="tensorflow")
+    assert mixed["without_float64"] is None, mixed
     agreed = prepared("net.tflite", framework="tensorflow")
     assert "TFLite has no float64 kernels" in agreed["without_float64"]
     assert "is not a valid TFLite file" in prepared("cut.tflite", framework="tensorflow")["message"]

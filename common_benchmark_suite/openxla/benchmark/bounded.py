@@ -60,6 +60,7 @@ def call(
       Exception: any exception class of this project, as raised by the function.
     """
     request = pickle.dumps((function, arguments, memory_bytes, deadline_s))
+    path = [entry for entry in sys.path if isinstance(entry, str)]
     commands, to_child = os.pipe()
     answers, from_child = os.pipe()
     with (
@@ -68,7 +69,7 @@ def call(
         subprocess.Popen(
             [
                 *(sys.executable, "-P", "-c", _PROGRAM),
-                *(str(commands), str(from_child), json.dumps(sys.path)),
+                *(str(commands), str(from_child), json.dumps(path)),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -101,11 +102,10 @@ def serve(commands: int, answers: int) -> None:
     """Calls the requested function, in the child process."""
     with os.fdopen(commands, "rb") as pipe:
         function, arguments, memory_bytes, deadline_s = pickle.load(pipe)  # noqa: S301
-    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    _set_limit(resource.RLIMIT_DATA, memory_bytes)
     # Even if the parent is killed, this process ends.
-    seconds = int(deadline_s) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _set_limit(resource.RLIMIT_CPU, int(deadline_s) + 1)
+    _set_limit(resource.RLIMIT_CORE, 0)
     try:
         answer = _encoded((True, function(*arguments)))
     except MemoryError:
@@ -115,6 +115,12 @@ def serve(commands: int, answers: int) -> None:
     with os.fdopen(answers, "wb") as pipe:
         pipe.write(answer)
     os._exit(0)
+
+
+def _set_limit(kind: int, limit: int) -> None:
+    hard = resource.getrlimit(kind)[1]  # only root can raise it
+    least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(kind, (least, least))
 
 
 def _portable(error: BaseException) -> Exception:

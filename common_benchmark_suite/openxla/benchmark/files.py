@@ -56,7 +56,7 @@ _ZEROS = 512
 
 @contextlib.contextmanager
 def temporary_folder(name: str) -> Iterator[str]:
-    """Yields a temporary folder of that name, and removes it afterwards.
+    """Yields a temporary folder whose name contains `name`, and removes it afterwards.
 
     Folders left by killed runs are removed first. Files that cannot be removed stay.
     """
@@ -166,7 +166,7 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
 def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
     """Yields an empty directory next to `target` that gets its name when the block succeeds.
 
-    If the block fails, nothing is left.
+    If the block fails, nothing is left, and the name keeps its old content.
 
     Args:
       target: the name; its parent directory is created if necessary.
@@ -182,13 +182,22 @@ def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
     try:
         yield directory
         directory.chmod(0o755)
-        try:
-            directory.rename(target)
-        except OSError:
-            if not (whole_with and (target / whole_with).is_file()):
-                target.rename(old)
+        for is_last in (False, False, False, True):
+            try:
                 directory.rename(target)
+                break
+            except OSError:
+                if whole_with and (target / whole_with).is_file():
+                    break
+                if is_last:
+                    raise
+                shutil.rmtree(old, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):  # another process has moved it
+                    target.rename(old)
     finally:
+        if directory.is_dir():
+            with contextlib.suppress(OSError):
+                old.rename(target)
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
 
@@ -206,18 +215,22 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def substitute_of(path: Path) -> str | None:
+def substitute_of(path: Path, *, has_header: bool = True) -> str | None:
     """Returns what a file contains instead of its real content; None if the content may be real.
 
     Failed downloads leave a pointer, an error message, zeros or nothing. The result continues a
     sentence that begins with the file's name.
+
+    Args:
+      path: an existing file.
+      has_header: whether files of this kind begin with a header; others may begin with zeros.
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(_LONGEST_MESSAGE)
     if not size:
         return f"is empty; {_AGAIN}"
-    if size >= _ZEROS and not any(head[:_ZEROS]):
+    if has_header and size >= _ZEROS and not any(head[:_ZEROS]):
         return f"begins with {_ZEROS} zeros, so it is incomplete; {_AGAIN}"
     for magic, name in _PACKERS:
         if head.startswith(magic):
@@ -229,6 +242,13 @@ def substitute_of(path: Path) -> str | None:
     if size < _LONGEST_MESSAGE and (said := _error_in_json(text)):
         return f"is an error message in JSON ({one_line(said, 80)}); {_AGAIN}"
     return None
+
+
+def is_all_zeros(path: Path) -> bool:
+    """Returns whether a file has at least 512 bytes, and all are zero; reads up to another one."""
+    with path.open("rb") as file:
+        is_zero = not any(piece.strip(b"\0") for piece in iter(lambda: file.read(2**20), b""))
+        return is_zero and file.tell() >= _ZEROS
 
 
 def _error_in_json(text: bytes) -> str | None:

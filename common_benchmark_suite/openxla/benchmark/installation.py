@@ -84,7 +84,7 @@ def _of_checkout(root: Path) -> str | None:
         return None
     # The origin is printed, so omit user name and password.
     parts = urllib.parse.urlsplit(remote)
-    host = parts.hostname or ""
+    host = parts.netloc.rpartition("@")[2]
     if parts.scheme == "ssh":
         host = f"{parts.username}@{host}" if parts.username else host
     return f"git+{parts._replace(netloc=host).geturl()}@{commit}"
@@ -93,11 +93,7 @@ def _of_checkout(root: Path) -> str | None:
 def _git(root: Path, *arguments: str) -> str:
     try:
         done = subprocess.run(
-            ["git", "-C", root, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
+            ["git", "-C", root, *arguments], capture_output=True, text=True, timeout=10, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -141,7 +141,7 @@ def why_left_out(group: str, name: str) -> str | None:
 
 def is_built_in(point: EntryPoint) -> bool:
     """Returns whether an entry point belongs to this distribution."""
-    return point.module.partition(".")[0] in _OWN
+    return _module_of(point).partition(".")[0] in _OWN
 
 
 def reasons_against(points: Sequence[EntryPoint]) -> list[str | None]:
@@ -150,9 +150,13 @@ def reasons_against(points: Sequence[EntryPoint]) -> list[str | None]:
         return []
     names = [f"{point.group} {point.name} {_distribution(point)}" for point in points]
     plain = [(point.name, point.value, point.group) for point in points]
-    digests = [_digest(_code_of(point.module), point) for point in points]
-    refusals = _refusals(names, digests, plain)
-    return [None if refusal is None else refusal.reason for refusal in refusals]
+    digests = [_digest(_code_of(_module_of(point)), point) for point in points]
+    reasons = [refusal.reason if refusal else None for refusal in _refusals(names, digests, plain)]
+    malformed = "{!r} is not a valid entry point; correct it in the package"
+    return [
+        reason if point.pattern.match(point.value) else malformed.format(point.value)
+        for point, reason in zip(points, reasons, strict=True)
+    ]
 
 
 def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | None:
@@ -189,10 +193,15 @@ def _refusals(
 
 
 def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
-    """Imports in a child process; returns an answer per import, up to the one that ended it."""
+    """Imports in a child process; returns an answer per import, up to the one that ended it.
+
+    An import that does not finish in time has no answer unless it is the first one, because it may
+    have started late.
+    """
     read, write = os.pipe()
+    path = [entry for entry in sys.path if isinstance(entry, str)]
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", _PROBE, str(write), json.dumps([imports, sys.path])],
+        [sys.executable, "-P", "-c", _PROBE, str(write), json.dumps([imports, path])],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -204,12 +213,13 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
             child.wait(_DEADLINE_S)
             ended = _ending(child.returncode)
         except subprocess.TimeoutExpired:
-            ended = f"its import did not finish within {_DEADLINE_S:g} s"
+            ended = ""
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
     answers = list(_answers(read))[: len(imports)]
-    if len(answers) < len(imports):
+    if len(answers) < len(imports) and (ended or not answers):
+        ended = ended or f"its import did not finish within {_DEADLINE_S:g} s"
         answers.append(_Refusal(ended, ends_process=True))
     return answers
 
@@ -235,12 +245,16 @@ def _ending(code: int) -> str:
 
 
 def _plugin(point: EntryPoint, value: Any) -> Plugin:
-    distribution = point.dist.name if point.dist else point.module
+    distribution = point.dist.name if point.dist else _module_of(point)
     return Plugin(point.name, value, distribution, is_built_in(point))
 
 
 def _distribution(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+    return f"{point.dist.name} {point.dist.version}" if point.dist else _module_of(point)
+
+
+def _module_of(point: EntryPoint) -> str:
+    return point.value.partition(":")[0].strip()  # `point.module` raises for a malformed value
 
 
 def _code_of(module: str) -> Iterator[tuple[str, int, int]]:

@@ -56,9 +56,9 @@ def encodable_json(value: Any) -> Any:
 
 
 def printable(text: str) -> str:
-    """Returns a text without terminal control characters; line breaks stay.
+    """Returns a text with terminal control characters replaced by U+FFFD; line breaks stay.
 
-    Characters that change the writing direction are removed, too.
+    Characters that override or isolate the writing direction are replaced, too.
     """
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", encodable(text))
 

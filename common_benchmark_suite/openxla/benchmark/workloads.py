@@ -64,10 +64,7 @@ def _shared_workload(
         "input_digest": _input_digest(input_data, architecture.default_input_files()),
     }
     # Includes outputs: models that generate different numbers of tokens have the same inputs.
-    specs: dict[str, Any] = {
-        "inputs": list(map(str, inputs)),
-        "outputs": list(map(str, outputs)),
-    }
+    specs: dict[str, Any] = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
     if (training := architecture.training(parameters)) is not None:
         specs["training"] = training
     return Workload(
@@ -163,7 +160,6 @@ def _private_workload(case: BenchmarkCase) -> Workload:
     return Workload(label=model.name, inputs=(), digest=digest_of(fields), **fields)  # type: ignore[arg-type]
 
 
-@functools.cache
 def source_digest(module_path: str | None) -> str:
     """Returns the sha256 of a module's source file; `unknown` without a file.
 

@@ -58,6 +58,23 @@ def test_entry_points_of_an_older_installation_are_skipped(registered, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_a_malformed_entry_point_is_left_out_with_the_reason(registered, capsys):
+    assert registered(("malformed", "my-recipes.mod:RECIPE")) == BUILT_IN
+    said = capsys.readouterr().err
+    assert "malformed: 'my-recipes.mod:RECIPE' is not a valid entry point" in said
+
+
+def test_only_the_first_import_of_a_process_can_exceed_the_time(tmp_path, monkeypatch):
+    (tmp_path / "stuck.py").write_text("import time; time.sleep(60)\n")
+    # The other entry is not a string, so Python ignores it.
+    monkeypatch.setattr(sys, "path", [str(tmp_path), tmp_path, *sys.path])
+    monkeypatch.setattr(plugins, "_DEADLINE_S", 1.0)
+    quick, stuck = ("a", "json:dumps", "group"), ("b", "stuck:RECIPE", "group")
+    assert plugins._probe([quick, stuck]) == [None]
+    [refusal] = plugins._probe([stuck])
+    assert refusal.reason == "its import did not finish within 1 s"
+
+
 def test_a_package_adds_recipes_but_replaces_none(registered, tmp_path, monkeypatch):
     (tmp_path / "further_recipes.py").write_text(
         "from comparative_benchmark.backends.recipes import Recipe\n"

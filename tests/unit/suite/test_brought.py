@@ -85,18 +85,43 @@ def test_a_file_is_a_case_without_being_executed(folder):
     assert again.model.model_parameters["module"] == "net"
 
 
-def test_identity_is_the_content_of_the_file_and_of_what_it_imports(folder, tmp_path_factory):
-    digest = workload_of(only("net.py", folder)).digest
+@pytest.mark.parametrize("text", ["net.py", "net:Net"])
+def test_identity_is_the_content_of_the_file_and_of_what_it_imports(folder, tmp_path_factory, text):
+    digest = workload_of(only(text, folder)).digest
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     for file in folder.glob("*.py"):
         shutil.copy(file, elsewhere)
-    assert workload_of(only("net.py", elsewhere)).digest == digest
+    assert workload_of(only(text, elsewhere)).digest == digest
     (elsewhere / "deeper.py").write_text("LAYERS = 2\n")
-    assert workload_of(only("net.py", elsewhere)).digest != digest
+    assert workload_of(only(text, elsewhere)).digest != digest
     (elsewhere / "other.py").write_text("")
     changed = source_digest(elsewhere / "net.py", elsewhere, "")
     (elsewhere / "other.py").write_text("x = 1")
     assert source_digest(elsewhere / "net.py", elsewhere, "") == changed
+
+
+@pytest.mark.parametrize("name", ["site-packages", "dist-packages"])
+def test_other_installed_packages_are_not_part_of_the_identity(folder, name):
+    installed = shutil.copytree(folder, folder / name)
+    digest = source_digest(installed / "net.py", installed, "net")
+    (installed / "layers.py").write_text("LAYERS = 2\n")
+    assert source_digest(installed / "net.py", installed, "net") == digest
+
+
+def test_folders_on_the_way_to_a_module_need_no_init_file(folder):
+    (folder / "loose" / "deep").mkdir(parents=True)
+    (folder / "loose" / "deep" / "part.py").write_text("import jax\nmodel = 1\n")
+    case = only("loose.deep.part:model", folder, inputs=("f32[2]",))
+    assert case.model.model_parameters["module"] == "loose.deep.part"
+
+
+def test_the_home_directory_may_be_written_as_a_tilde(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "models").mkdir()
+    assert is_model("~/models")
+    assert only("~/net.py").model.model_parameters["source"] == str(folder / "net.py")
+    with pytest.raises(UserModelError, match=r"no such file: .*~no-such-user/net\.py"):
+        only("~no-such-user/net.py", folder)
 
 
 def test_packages_on_the_way_to_a_module_are_not_imported(folder):
@@ -143,6 +168,7 @@ def test_inputs_are_the_same_numbers_everywhere():
     assert numbers.std() == pytest.approx(1, abs=0.1)
     assert numbers.sum() == pytest.approx(float(parse_spec("f32[1000]").array(0).sum()))
     assert parse_spec("i32[3]=1").array(0).tolist() == [1, 1, 1]
+    assert parse_spec("i64[1]=9007199254740993").array(0).tolist() == [2**53 + 1]
     assert parse_spec("i1[2,2]").array(0).dtype == np.bool_
 
 
@@ -155,6 +181,10 @@ def test_inputs_are_the_same_numbers_everywhere():
         ("i32[4]<0", "cannot draw i32 numbers from 0 up to 0"),
         ("i8[4]<1000", "cannot draw i8 numbers from 0 up to 1000"),
         ("f32[4]<3", "cannot draw f32 numbers from 0 up to 3"),
+        ("u8[4]=256", "expected a whole number from 0 to 255"),
+        ("u8[4]=-1", "expected a whole number from 0 to 255"),
+        ("i8[4]=-129", "expected a whole number from -128 to 127"),
+        ("i32[4]=1.5", "expected a whole number from -2147483648 to 2147483647"),
         ("f32[rows,4]", "invalid size 'rows'"),
         ("f32[0,4]", "has 0 elements"),
     ],
@@ -332,11 +362,19 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
         ({"vocab_size": None}, "vocab_size is missing"),
         ({"model_type": "mamba"}, "mamba is not an architecture of the suite"),
         ({"num_attention_heads": 0, "head_dim": None}, "its configuration cannot be read"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "its weights are quantised"),
     ],
 )
 def test_a_configuration_that_ours_do_not_compute_is_not_covered(changes, words):
     given = {**architectures.get("llama").configs["llama-tiny"], **changes}
     assert words in str(why_not_covered(given, "LlamaForCausalLM"))
+
+
+@pytest.mark.parametrize("key", ["image_size", "patch_size"])
+def test_pictures_with_a_list_of_sizes_are_not_covered(key):
+    given = {**architectures.get("vit").configs["vit-tiny"], key: [32, 32]}
+    reason = f"{key} is [32, 32], but the suite supports only a single integer"
+    assert why_not_covered(given, "ViTForImageClassification") == reason
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from openxla.benchmark import bounded
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.checkpoint_tensors import write_safetensors
 from openxla.benchmark.user_models import (
@@ -18,6 +19,7 @@ from openxla.benchmark.user_models import (
     definitions,
     find_cases,
 )
+from openxla.benchmark.user_models.cases import find_cases_bounded
 from openxla.benchmark.user_models.hugging_face import companion_formats
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken, arrays, with_places
 from openxla.benchmark.user_models.model_options import parse_spec
@@ -369,6 +371,20 @@ def test_an_adapter_runs_on_its_base_and_is_named_again(adapter, bert, tmp_path)
     assert workload_of(find_cases(str(directory), ModelOptions(base=moved)).cases[0]).digest != (
         workload_of(case).digest
     )
+
+
+def test_the_deadline_allows_for_linked_weights_and_for_the_base(adapter, bert, monkeypatch):
+    linked = bert.with_name("linked")
+    linked.mkdir()
+    for file in bert.iterdir():
+        (linked / file.name).symlink_to(file)
+    deadlines = []
+    monkeypatch.setattr(bounded, "call", lambda *_, deadline_s: deadlines.append(deadline_s))
+    for path in (linked, adapter()):
+        find_cases_bounded(str(path), ModelOptions())
+    weights = (bert / "model.safetensors").stat().st_blocks * 512
+    assert weights > 0
+    assert min(deadlines) >= bounded.DEADLINE_S + weights / 50e6
 
 
 def test_an_adapter_without_its_base_says_which_it_needs(adapter, bert, tmp_path):

@@ -54,6 +54,16 @@ def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
     assert other[0].input_data != cases[0].input_data
 
 
+@pytest.mark.parametrize("size", [(49, 49), (49, 60), (60, 49)])
+def test_the_shorter_side_gets_exactly_the_length_of_the_processor(vit, size):
+    sizes = {"size": {"shortest_edge": 32}, "do_center_crop": True, "crop_size": 32}
+    (vit / "preprocessor_config.json").write_text(json.dumps({**PROCESSOR, **sizes}))
+    Image.open(vit.parent / "cat.png").resize(size).save(vit.parent / "cat.png")
+    reds = pixels_of(find_cases("my-vit", on_image(vit)).cases[0])[0, 0]
+    # The crop would fill a missing row or column with black.
+    assert all(reds.max(axis=axis).min() > -2 for axis in (0, 1))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

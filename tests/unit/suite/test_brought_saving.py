@@ -169,7 +169,7 @@ def test_a_failure_is_repeated_by_the_folder(project):
     )
     (case,) = cases_of(completed({"benchmarks": [plain]}))
     text = rerun_command(case.result, suites=[suite])
-    assert "-name 'models/NET/inputs/USER_12345678'" in text
+    assert "-name models/NET/inputs/USER_12345678" in text
     assert text.endswith(f"--suite-dir {suite}")
     assert "--inputs" not in text
 

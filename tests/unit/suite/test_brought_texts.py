@@ -98,6 +98,14 @@ def test_the_tokenizer_of_another_model_is_reported(bert):
         find_cases("my-bert", on_text(bert))
 
 
+def test_tokens_are_checked_again_for_another_configuration(bert):
+    change(bert, architectures=["BertForMaskedLM"])
+    find_cases("my-bert", on_text(bert))
+    change(bert, vocab_size=3)
+    with pytest.raises(UserModelError, match="the model's tokens are below 3"):
+        find_cases("my-bert", on_text(bert))
+
+
 def test_who_takes_no_text_reports_it(bert, tmp_path):
     change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
     with pytest.raises(UserModelError, match="which need separate texts"):

@@ -147,8 +147,10 @@ def test_masks_hide_nothing_and_other_integers_are_rows_of_any_table():
         Argument(name=name, element_type="i64", sizes=("batch", 4))
         for name in ("attention_mask", "positions")
     ]
+    # Not all rows of the table have a number of this type.
+    arguments.append(Argument(name="rows", element_type="i8", sizes=("batch", 4), below=1000))
     specs = Signature(where="net", arguments=tuple(arguments)).inputs((), None, None)
-    assert list(map(str, specs)) == ["i64[1,4]=1", "i64[1,4]<2"]
+    assert list(map(str, specs)) == ["i64[1,4]=1", "i64[1,4]<2", "i8[1,4]<128"]
 
 
 def test_a_file_that_is_cut_anywhere_is_reported(net):
@@ -194,6 +196,35 @@ def test_weights_in_another_file_are_part_of_the_identity(tmp_path):
     (tmp_path / "w.data").write_bytes(b"1235")
     (after,) = cases(net)
     assert workload_of(before).digest != workload_of(after).digest
+
+
+def test_weights_in_another_file_may_begin_with_zeros(tmp_path):
+    net = tmp_path / "net.onnx"
+    weights = [
+        weight(name, [1024], {"location": f"{name}.data", "length": "4096"}) for name in ("a", "b")
+    ]
+    net.write_bytes(onnx_bytes(inputs=[declared("x", 1, 4)], weights=weights))
+    (tmp_path / "a.data").write_bytes(bytes(4096))
+    (tmp_path / "b.data").write_bytes(bytes(4092) + b"1234")
+    assert len(cases(net)) == 1
+    (tmp_path / "b.data").write_bytes(bytes(4096))
+    assert "net.onnx: a.data contains only zeros, so it is incomplete; download" in refusal(net)
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("my net-2.0+x", "my_net-2.0+x.ONNX"),
+        ("model (1)", "model__1_.ONNX"),
+        ("größe", "gr__e.ONNX"),
+        ("_net", "net.ONNX"),
+        ("net@v2", "net_v2.ONNX"),
+        ("ß", "model.ONNX"),
+    ],
+)
+def test_a_program_may_have_any_file_name(net, stem, name):
+    (case,) = cases(net.rename(net.with_name(f"{stem}.onnx")), seq_lens=(8,))
+    assert case.model.model_impl.name == name
 
 
 def test_types_come_from_the_weights(tmp_path):

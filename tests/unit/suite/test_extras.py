@@ -41,6 +41,8 @@ def test_a_package_names_its_recorded_origin(monkeypatch, recorded, command):
     [
         ("https://me:secret@host/o/r.git", "git+https://host/o/r.git@"),
         ("ssh://git@host/o/r.git", "git+ssh://git@host/o/r.git@"),
+        ("ssh://git@host:2222/o/r.git", "git+ssh://git@host:2222/o/r.git@"),
+        ("https://me:secret@host:8443/o/r.git", "git+https://host:8443/o/r.git@"),
         ("/a/folder", None),
         (None, None),
     ],

@@ -3,12 +3,14 @@
 import collections
 import json
 import pickle
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from test_exported_programs import declared, field, onnx_bytes
 
+from openxla.benchmark import bounded
 from openxla.benchmark.files import substitute_of
 from openxla.benchmark.user_models import (
     ModelOptions,
@@ -180,7 +182,8 @@ def test_what_cannot_be_run_names_the_way_out(tmp_path, name, words):
     if name.endswith(".mlpackage"):
         (tmp_path / name).mkdir()
     else:
-        (tmp_path / name).write_bytes(b"\x01\x02\x03\x04")
+        is_archive = name.endswith(".npz")
+        (tmp_path / name).write_bytes(b"PK\x03\x04" if is_archive else b"\x01\x02\x03\x04")
     if name == "net.ckpt":
         (tmp_path / "net.ckpt.index").write_bytes(b"\x01")
     assert is_model(name, tmp_path)
@@ -411,6 +414,30 @@ def test_outputs_that_are_no_arrays_are_refused_before_planning(tmp_path):
     assert "output 'prob' comes from ZipMap" in refusal(case)
     net.write_bytes(field(1, 10) + field(8, field(2, 20)) + field(7, graph + output))
     assert "output 'prob' has the type sequence, expected an array" in refusal(net)
+
+
+def test_variables_of_a_saved_model_may_begin_with_zeros(tmp_path):
+    (tmp_path / "variables").mkdir()
+    (tmp_path / "variables" / "variables.data-00000-of-00001").write_bytes(bytes(4096))
+    (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01")
+    (case,) = find_cases(str(tmp_path), ModelOptions()).cases
+    assert case.model.model_parameters["program"] == "SavedModel"
+
+
+def test_files_are_read_although_the_search_path_has_other_entries_than_strings(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
+    assert bounded.call(abs, -1) == 1
+
+
+def test_files_are_read_under_lower_limits_of_the_system(run_python):
+    done = run_python(
+        "import resource\n"
+        "for kind, limit in ((resource.RLIMIT_CPU, 20), (resource.RLIMIT_DATA, 2**30)):\n"
+        "    resource.setrlimit(kind, (limit, limit))\n"
+        "from openxla.benchmark import bounded\n"
+        "print(bounded.call(abs, -1))\n"
+    )
+    assert (done.stdout, done.stderr) == ("1\n", "")
 
 
 @pytest.mark.parametrize("end", [".onnx", ".pt", ".keras", ".py"])

@@ -1,9 +1,13 @@
-"""Where artifacts live, and the files that inputs are made from."""
+"""Where artifacts live and get their names, and the files that inputs are made from."""
 
 import hashlib
+import shutil
 from pathlib import Path
 
+import pytest
+
 from openxla.benchmark import testdata
+from openxla.benchmark.files import new_directory
 from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
 
 
@@ -40,3 +44,52 @@ def test_a_text_is_one_line(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a\nb  c\n\n d", encoding="utf-8")
     assert testdata.load_text(path) == "a b c d"
+
+
+@pytest.fixture
+def renaming(tmp_path, monkeypatch):
+    """Replaces a directory with the file `old`, and calls a function before each renaming."""
+    target, rename = tmp_path / "made", Path.rename
+
+    def replace(before):
+        target.mkdir()
+        (target / "old").touch()
+        renamed = []
+
+        def watched(path, other):
+            renamed.append(path == target)
+            before(target, renamed)
+            return rename(path, other)
+
+        monkeypatch.setattr(Path, "rename", watched)
+        with new_directory(target) as directory:
+            (directory / "new").touch()
+        return target
+
+    return replace
+
+
+def test_a_directory_gets_its_name_although_another_process_moves_the_old_one(renaming):
+    def moved_meanwhile(target, renamed):
+        if renamed[-1]:
+            shutil.rmtree(target)
+
+    assert [file.name for file in renaming(moved_meanwhile).iterdir()] == ["new"]
+
+
+def test_a_directory_gets_its_name_although_another_process_is_faster(renaming):
+    def placed_meanwhile(target, renamed):
+        if len(renamed) == 3:
+            (target / "other").mkdir(parents=True)
+
+    assert [file.name for file in renaming(placed_meanwhile).iterdir()] == ["new"]
+
+
+def test_an_interruption_keeps_the_old_directory(renaming, tmp_path):
+    def interrupted(_, renamed):
+        if len(renamed) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        renaming(interrupted)
+    assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")] == ["made", "made/old"]

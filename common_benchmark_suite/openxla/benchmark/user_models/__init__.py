@@ -1,7 +1,7 @@
-"""Models that users supply (a file, a module name or a Hugging Face directory), as cases.
+"""Models that users supply (a file, a module, a directory or an exported program), as cases.
 
 This package inspects a model without executing it: code is parsed, weights are hashed. Only workers
-import the model, through `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
+import the model, through the modules whose names start with `in_`.
 """
 
 from openxla.benchmark.user_models.cases import (

@@ -27,6 +27,7 @@ from openxla.benchmark.def_types import (
 from openxla.benchmark.files import new_file
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.user_models.hugging_face import hub, hugging_face
+from openxla.benchmark.user_models.hugging_face.companion_formats import read_adapter
 from openxla.benchmark.user_models.model_options import (
     ModelCases,
     ModelOptions,
@@ -37,11 +38,13 @@ from openxla.benchmark.user_models.places import (
     OwnModule,
     ProgramFolder,
     folder_of_programs,
+    path_of,
     place_of,
 )
 from openxla.benchmark.user_models.programs import programs
 from openxla.benchmark.user_models.programs.programs import ProgramFile
 from openxla.benchmark.user_models.python_files import own_modules
+from openxla.benchmark.user_models.python_files.outline import INSTALLED
 
 _INPUTS = "inputs"
 _TEXT = '''\
@@ -193,7 +196,7 @@ def _named(
         return ascii(f"{written}:{made_by}"), _file_stem(stem), start, outside
     # A module outside the checkout is installed, here and elsewhere.
     start, _, outside = _written(place.root / "_", folder)
-    start = "HERE" if outside or "site-packages" in place.root.parts else start
+    start = "HERE" if outside or not INSTALLED.isdisjoint(place.root.parts) else start
     stem = _file_stem(f"{place.module}_{place.callable}")
     return ascii(f"{place.module}:{made_by}"), stem, start, None
 
@@ -314,18 +317,24 @@ def find_cases_bounded(text: str, wanted: ModelOptions) -> ModelCases:
     if text.startswith(hub.PREFIX):
         _given_inputs(wanted)
         got = hub.fetched(text, allow_code=wanted.allow_code)
-        return _bounded(text, got.directory, find_cases_on_hub, text, wanted, got)
-    if programs_there := folder_of_programs(wanted.folder / text):
+        return _bounded(got.directory, find_cases_on_hub, text, wanted, got)
+    path = path_of(text, wanted.folder)
+    if programs_there := folder_of_programs(path):
         return _of_each(programs_there, wanted, find_cases_bounded)
-    return _bounded(text, wanted.folder / text, find_cases, text, wanted)
+    return _bounded(path, find_cases, text, wanted)
 
 
 def _bounded(
-    text: str, path: Path, function: Callable[..., ModelCases], *arguments: object
+    path: Path, function: Callable[..., ModelCases], text: str, wanted: ModelOptions, *more: object
 ) -> ModelCases:
-    deadline_s = bounded.DEADLINE_S + _stored_bytes(path) / _SLOWEST_BYTES_PER_S
+    folders = [path]
+    # The function itself reports an adapter that is malformed or lacks its base.
+    with contextlib.suppress(OSError, RuntimeError, UserModelError):
+        if adapter := read_adapter(path):
+            folders.append(adapter.base(wanted.base and wanted.folder / wanted.base))
+    deadline_s = bounded.DEADLINE_S + sum(map(_stored_bytes, folders)) / _SLOWEST_BYTES_PER_S
     try:
-        return bounded.call(function, *arguments, deadline_s=deadline_s)
+        return bounded.call(function, text, wanted, *more, deadline_s=deadline_s)
     except UserModelError:
         raise
     except (bounded.TooCostlyError, DefinitionError) as error:
@@ -333,15 +342,16 @@ def _bounded(
 
 
 def _stored_bytes(path: Path) -> int:
-    """Returns the size on disk of the data to hash: a folder, or a file and its neighbours."""
+    """Returns the size on disk of the data to hash: a folder, or a file and its neighbours.
+
+    Links count with the size of their files, because the hub's cache consists of links.
+    """
     total = 0
     with contextlib.suppress(OSError):  # e.g. a name that is too long
-        folder, files = (
-            (path, path.rglob("*")) if path.is_dir() else (path.parent, path.parent.glob("*"))
-        )
-        for file in itertools.islice(files, _MOST_FILES) if folder.is_dir() else ():
+        files = path.rglob("*") if path.is_dir() else path.parent.glob("*")
+        for file in itertools.islice(files, _MOST_FILES):
             with contextlib.suppress(OSError):
-                total += file.lstat().st_blocks * 512
+                total += file.stat().st_blocks * 512
     return total
 
 

@@ -28,7 +28,7 @@ Array = npt.NDArray[Any]
 # Two runs of a model in one process may differ by less: summation order cannot explain more.
 _MOST_APART = 1e-2
 
-# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md). The
+# Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (design note 0031). The
 # rounding error is 1e-16; sums of a million terms, or a condition number of a million, leave 1e-10.
 WIDE_TOLERANCE = 1e-9
 # Tolerance for a single ONNX operator. Some float64 kernels hold constants in float32, such as the

@@ -218,7 +218,8 @@ class InputSpec:
 
         dtype, shape = numpy_dtype(self.element_type), self.spec.shape
         if self.value is not None:
-            return np.full(shape, float(self.value)).astype(dtype)
+            number = int if dtype.kind in "iu" else float
+            return np.full(shape, number(self.value)).astype(dtype)
         name = f"{place}/{self}".encode()
         key = int.from_bytes(hashlib.sha256(name).digest()[:8], "little")
         random = np.random.Generator(np.random.Philox(key))
@@ -258,8 +259,11 @@ def parse_spec(text: str) -> InputSpec:
         raise UserModelError(
             f"--input {text!r} needs a range or value, e.g. {text}<1000 or {text}=1"
         )
-    if below is not None and (not whole or int(below) < 1 or int(below) > _upper_bound(kind)):
+    if below is not None and (not whole or not 1 <= int(below) <= range_of(kind).stop):
         raise UserModelError(f"--input {text!r}: cannot draw {kind} numbers from 0 up to {below}")
+    if whole and value is not None and ("." in value or int(value) not in range_of(kind)):
+        first, last = range_of(kind)[0], range_of(kind)[-1]
+        raise UserModelError(f"--input {text!r}: expected a whole number from {first} to {last}")
     return InputSpec(
         element_type=kind,
         sizes=sizes,
@@ -298,6 +302,7 @@ def _size(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def _upper_bound(kind: str) -> int:
-    bits = int(kind[1:]) - kind.startswith("i")
-    return int(2**bits)
+def range_of(kind: str) -> range:
+    """Returns the numbers of an integer type such as `i32`."""
+    end: int = 2 ** (int(kind[1:]) - kind.startswith("i"))
+    return range(-end if kind.startswith("i") else 0, end)

@@ -107,7 +107,7 @@ def is_model(text: str, folder: Path | None = None) -> bool:
     path, _, name = _split_target(text)
     known = (".py", *KINDS, *PICKLES, *SENTENCES, NOTEBOOK)
     looks_so = text.lower().endswith(known) or (bool(path.endswith(".py")) and bool(name))
-    return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
+    return looks_so or bool(_MODULE.fullmatch(text)) or path_of(text, folder or Path()).is_dir()
 
 
 def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder | Path:
@@ -122,7 +122,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
     """
     if not text:
         raise UserModelError(f"no model given; expected {_FORMS}")
-    path = folder / Path(text).expanduser()
+    path = path_of(text, folder)
     if path.is_dir():
         return _directory(path)
     before, colon, name = _split_target(text)
@@ -131,7 +131,7 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
             word = re.search(r"[\w.]+", name)
             meant = f"; did you mean {before}:{word[0]}?" if word else ""
             raise UserModelError(f"{text!r}: {name!r} is not the name of a callable{meant}")
-        return _file(folder / Path(before).expanduser(), name)
+        return _file(path_of(before, folder), name)
     if path.suffix == ".py":
         return _file(path, "")
     if match := _MODULE.fullmatch(text):
@@ -151,6 +151,16 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | ProgramFolder
     if path.exists():
         raise UserModelError(f"{text} is not a model; expected {_FORMS}")
     raise UserModelError(f"no such file or directory: {text}{_hint(path)} (expected {_FORMS})")
+
+
+def path_of(text: str, folder: Path) -> Path:
+    """Returns the path that a text names, with the user's home for `~`.
+
+    Args:
+      text: as the user typed it.
+      folder: base of relative paths.
+    """
+    return folder / os.path.expanduser(text)  # noqa: PTH111  # keeps `~` of an unknown user
 
 
 def _split_target(text: str) -> tuple[str, str, str]:
@@ -180,8 +190,9 @@ def folder_of_programs(path: Path) -> ProgramFolder | None:
 
 def _directory(path: Path) -> Path | ProgramFile | ProgramFolder:
     if (path / "saved_model.pb").is_file():
-        for file in (path / "saved_model.pb", *sorted(path.glob("variables/*"))):
-            refuse_substitute(file)
+        refuse_substitute(path / "saved_model.pb")
+        for file in sorted(path.glob("variables/*")):
+            refuse_substitute(file, has_header=False)
         return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
     if programs := folder_of_programs(path):
         return programs
@@ -234,7 +245,7 @@ def _module_file(name: str, folder: Path) -> Path:
     done: list[str] = []
     for part in name.split("."):
         done.append(part)
-        spec = importlib.machinery.PathFinder.find_spec(".".join(done), search)
+        spec = importlib.machinery.PathFinder.find_spec(part, search)
         if spec is None:
             raise UserModelError(f"no module {'.'.join(done)!r} on Python's module search path")
         search = list(spec.submodule_search_locations or [])

@@ -15,8 +15,12 @@ _EXPORT = "torch.export.save (.pt2) or torch.jit.save"
 _SOURCE = "pass the file that it was converted from"
 _MODULE_FILE = "pass the file that creates the module, PATH.py:CALLABLE"
 _MODULE = "pass the file that creates the model, PATH.py:CALLABLE"
-_CORE_ML = "a Core ML model, which runs only on Apple's systems"
-_TENSORRT = "a TensorRT engine, which runs on one kind of GPU with one version of TensorRT"
+_CORE_ML = f"is a Core ML model, which runs only on Apple's systems; {_SOURCE}"
+_TENSORRT = (
+    "is a TensorRT engine, which runs on one kind of GPU with one version of TensorRT; pass the "
+    ".onnx file that it was built from"
+)
+_CHECKPOINT = f"belongs to a TensorFlow checkpoint, which contains only weights; {_MODULE}"
 _GGUF = (
     "contains quantised weights for llama.cpp; measure it with llama-bench, or convert it with "
     "transformers: AutoModelForCausalLM.from_pretrained(DIRECTORY, gguf_file=NAME)"
@@ -33,23 +37,17 @@ SENTENCES: Mapping[str, str] = MappingProxyType(
         "compiled from",
         ".xml": "is an OpenVINO model, which has no float64 run; pass the .onnx file or the "
         "model that it was converted from, with --backend openvino",
-        ".engine": f"is {_TENSORRT}; pass the .onnx file that it was built from",
-        ".plan": f"is {_TENSORRT}; pass the .onnx file that it was built from",
-        ".trt": f"is {_TENSORRT}; pass the .onnx file that it was built from",
-        ".mlmodel": f"is {_CORE_ML}; {_SOURCE}",
-        ".mlpackage": f"is {_CORE_ML}; {_SOURCE}",
-        ".mlmodelc": f"is {_CORE_ML}; {_SOURCE}",
+        **dict.fromkeys((".engine", ".plan", ".trt"), _TENSORRT),
+        **dict.fromkeys((".mlmodel", ".mlpackage", ".mlmodelc"), _CORE_ML),
         ".ort": "is in ONNX Runtime's own format; pass the .onnx file that it was converted from",
         ".pdmodel": "is a PaddlePaddle model; convert it with paddle2onnx, and pass the .onnx file",
         ".caffemodel": "is a Caffe model; convert it to ONNX, and pass the .onnx file",
-        ".gguf": _GGUF,
-        ".ggml": _GGUF,
+        **dict.fromkeys((".gguf", ".ggml"), _GGUF),
         ".safetensors": "contains only weights; pass the directory with its config.json",
         ".npz": f"contains only arrays; {_MODULE}",
         ".npy": f"contains only an array; {_MODULE}, and the array's directory with --inputs",
         ".msgpack": f"contains only Flax weights; {_MODULE}",
-        ".index": f"belongs to a TensorFlow checkpoint, which contains only weights; {_MODULE}",
-        ".meta": f"belongs to a TensorFlow checkpoint, which contains only weights; {_MODULE}",
+        **dict.fromkeys((".index", ".meta"), _CHECKPOINT),
     }
 )
 # Offset and magic bytes of a format, its name, suffixes that fit, and the remedy.
@@ -59,14 +57,14 @@ _CONTENTS = (
     (4, b"TFL3", "is a TFLite file; ", (".tflite",), "rename it to end in .tflite"),
     (
         *(0, b"PK\x03\x04", "is a zip archive; "),
-        (".pt2", ".keras", ".torchscript", *PICKLES),
+        (".pt2", ".keras", ".torchscript", ".npz", *PICKLES),
         "unpack it, or rename it to end in .keras or .pt2 if it is such a model",
     ),
 )
 _OTHER_LIBRARIES = ("sklearn", "xgboost", "lightgbm", "catboost", "joblib")
 
 
-def refuse_substitute(path: Path, text: str | None = None) -> None:
+def refuse_substitute(path: Path, text: str | None = None, *, has_header: bool = True) -> None:
     """Raises UserModelError if the content of a file does not match its name.
 
     The content may be a pointer, an error message, empty, or of another known format.
@@ -74,9 +72,10 @@ def refuse_substitute(path: Path, text: str | None = None) -> None:
     Args:
       path: an existing file.
       text: its name in messages; None for its path.
+      has_header: see `substitute_of`.
     """
     try:
-        substitute = substitute_of(path)
+        substitute = substitute_of(path, has_header=has_header)
         with path.open("rb") as file:
             head = file.read(16)
     except OSError as error:

@@ -45,10 +45,7 @@ TASKS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "feature-extraction": ("AutoModel", "Model"),
         "text-generation": ("AutoModelForCausalLM", "ForCausalLM"),
         "fill-mask": ("AutoModelForMaskedLM", "ForMaskedLM"),
-        "text-classification": (
-            "AutoModelForSequenceClassification",
-            "ForSequenceClassification",
-        ),
+        "text-classification": ("AutoModelForSequenceClassification", "ForSequenceClassification"),
         "token-classification": ("AutoModelForTokenClassification", "ForTokenClassification"),
         "question-answering": ("AutoModelForQuestionAnswering", "ForQuestionAnswering"),
         "text2text-generation": ("AutoModelForSeq2SeqLM", "ForConditionalGeneration"),
@@ -240,18 +237,13 @@ def _read(directory: Path, wanted: ModelOptions) -> _Directory:
         companion_formats.check_weights(adapter)
     for folder in {directory, home}:
         _refuse_substitutes(folder, wanted)
+    whole = pipeline if wanted.task is None else None
     try:
         config = directories.read_config(home)
-        is_pickled, digest = _weights(home, allow_code=wanted.allow_code)
+        is_pickled, digest = parts_of(directory, home, whole, adapter, allow_code=wanted.allow_code)
     except DefinitionError as error:
         raise UserModelError(str(error)) from error
-    if adapter is not None:
-        digest = adapter.digest(digest)
-    runs_whole = wanted.task is None
-    if pipeline is not None and runs_whole:
-        digest = pipeline.digest(directory, digest)
-        is_pickled = is_pickled or pipeline.is_pickled
-    elif pipeline is not None and home != directory:
+    if pipeline is not None and whole is None and home != directory:
         directory = pipeline.transformer
     return _Directory(
         directory=directory,
@@ -259,10 +251,39 @@ def _read(directory: Path, wanted: ModelOptions) -> _Directory:
         config=config,
         digest=digest,
         is_pickled=is_pickled,
-        pipeline=pipeline if runs_whole else None,
+        pipeline=whole,
         adapter=adapter,
-        left_out=None if runs_whole else pipeline,
+        left_out=None if whole else pipeline,
     )
+
+
+def parts_of(
+    directory: Path,
+    home: Path,
+    pipeline: Pipeline | None,
+    adapter: Adapter | None,
+    *,
+    allow_code: bool,
+) -> tuple[bool, str]:
+    """Returns whether weights have to be unpickled, and the sha256 of all parts of a model.
+
+    Args:
+      directory: path of the model.
+      home: folder with configuration and weights.
+      pipeline: its pipeline, if that runs.
+      adapter: its adapter, if any.
+      allow_code: whether to accept weights that can hold code.
+
+    Raises:
+      DefinitionError: weights are missing or malformed, or would have to be unpickled.
+    """
+    is_pickled, digest = _weights(home, allow_code=allow_code)
+    if adapter is not None:
+        digest = adapter.digest(digest)
+    if pipeline is not None:
+        digest = pipeline.digest(directory, digest)
+        is_pickled = is_pickled or pipeline.is_pickled
+    return is_pickled, digest
 
 
 def _remarks(model: _Directory, wanted: ModelOptions, why_not: str | None) -> list[str]:
@@ -294,12 +315,7 @@ class _Of:
     """Makes the cases of one directory."""
 
     def __init__(
-        self,
-        model: _Directory,
-        task: str | None,
-        wanted_class: str | None,
-        *,
-        hub_name: str | None,
+        self, model: _Directory, task: str | None, wanted_class: str | None, *, hub_name: str | None
     ) -> None:
         self._model, self._config = model, model.config
         self._task, self._class, self._hub_name = task, wanted_class, hub_name
@@ -326,10 +342,7 @@ class _Of:
         """
         model = self._model
         auto_class = self._class or TASKS[str(self._task)][0]
-        more: dict[str, str | bool] = {
-            "source": str(model.directory),
-            "model_class": auto_class,
-        }
+        more: dict[str, str | bool] = {"source": str(model.directory), "model_class": auto_class}
         kind = str(self._class or self._task)
         if model.adapter is not None:
             more["base"] = str(model.home)
@@ -458,14 +471,8 @@ def _takes_pictures_alone(config: Mapping[str, object]) -> bool:
     """Returns whether a configuration has sizes of pictures, but none of texts or sounds."""
     if any(isinstance(part, Mapping) for key, part in config.items() if key.endswith("_config")):
         return False
-    others = (
-        "vocab_size",
-        "max_position_embeddings",
-        "num_mel_bins",
-        "sampling_rate",
-        "num_frames",
-    )
-    return "num_channels" in config and not any(key in config for key in others)
+    other = {"vocab_size", "max_position_embeddings", "num_mel_bins", "sampling_rate", "num_frames"}
+    return "num_channels" in config and other.isdisjoint(config)
 
 
 def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:

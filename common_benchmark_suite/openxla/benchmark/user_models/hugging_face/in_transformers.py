@@ -18,6 +18,7 @@ from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 from openxla.benchmark.text import did_you_mean
 from openxla.benchmark.user_models.hugging_face import companion_formats, usual_inputs
 from openxla.benchmark.user_models.hugging_face.companion_formats import Additions, Stage
+from openxla.benchmark.user_models.hugging_face.hugging_face import parts_of
 from openxla.benchmark.user_models.hugging_face.usual_inputs import Taken
 from openxla.benchmark.user_models.inputs import Array
 from openxla.benchmark.user_models.model_options import InputSpec, UserModelError, parse_spec
@@ -231,21 +232,24 @@ def create_model(**parameters: Any) -> TransformersModel:
     """Returns the model of a directory.
 
     Raises:
-      UserModelError: transformers does not support its type or class, or weights are missing.
+      DefinitionError: the directory has changed since the run was planned, transformers does not
+        support its type or class, or weights are missing.
     """
     directory = Path(str(parameters["source"]))
+    allow_code = parameters.get("pickled") is True
     pipeline = None
     if parameters.get("pipeline"):
-        pipeline = companion_formats.read_pipeline(
-            directory, allow_code=parameters.get("pickled") is True
-        )
+        pipeline = companion_formats.read_pipeline(directory, allow_code=allow_code)
     home = pipeline.transformer if pipeline else directory
-    additions, label = None, directory.name
+    additions, adapter, label = None, None, directory.name
     if "base" in parameters:
         adapter = companion_formats.read_adapter(home)
         if adapter is None:
             raise UserModelError(f"{home} no longer contains {companion_formats.ADAPTER_FILE}")
         additions, home = adapter.merged(), Path(str(parameters["base"]))
+    _, digest = parts_of(directory, home, pipeline, adapter, allow_code=allow_code)
+    if digest != parameters["source_sha256"]:
+        raise UserModelError(f"{directory} has changed since this run was planned")
     config = _config(home)
     name = str(parameters["model_class"])
     model_class = _class(home, name, config, of_sentences=pipeline is not None)
@@ -320,13 +324,8 @@ def _class(directory: Path, name: str, config: Any, *, of_sentences: bool) -> An
 
 def _taken(module: Any, parameters: Parameters) -> Taken:
     signature = inspect.signature(module.forward).parameters
-    empty, variadic = (
-        inspect.Parameter.empty,
-        (
-            inspect.Parameter.VAR_KEYWORD,
-            inspect.Parameter.VAR_POSITIONAL,
-        ),
-    )
+    empty = inspect.Parameter.empty
+    variadic = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     arguments = {
         name: value.default is empty
         for name, value in signature.items()

@@ -24,9 +24,7 @@ _WHOLE_FROM = 384  # from this size on, ConvNeXT does not crop pictures
 
 
 def cases_on(
-    cases: Sequence[BenchmarkCase],
-    made_of: Sequence[str],
-    arrays: Callable[[Model], Sequence[Any]],
+    cases: Sequence[BenchmarkCase], made_of: Sequence[str], arrays: Callable[[Model], Sequence[Any]]
 ) -> list[BenchmarkCase]:
     """Returns cases on the arrays, which are made once and stored below the artifact root.
 
@@ -78,7 +76,8 @@ def on_text(
         raise UserModelError(f"--text {file} cannot be read as UTF-8 text: {error}") from error
     return cases_on(
         cases,
-        [text, sha256_of(tokenizer)],
+        # The configuration has the vocabulary, which is checked once, and the special tokens.
+        [text, sha256_of(tokenizer), digest_of(config)],
         lambda model: _arrays(text, model, directory, config),
     )
 
@@ -223,9 +222,9 @@ def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.floa
 def _resized(size: tuple[int, int], wanted: Any) -> tuple[int, int]:
     """Returns the width and height to resize to: as named, or by the length of the shorter side."""
     if isinstance(wanted, Mapping) and "shortest_edge" in wanted:
-        width, height = size
-        factor = int(wanted["shortest_edge"]) / min(size)
-        return max(1, int(width * factor)), max(1, int(height * factor))
+        edge, (short, long) = int(wanted["shortest_edge"]), sorted(size)
+        longer = int(edge * long / short)  # as in transformers
+        return (edge, longer) if size[0] == short else (longer, edge)
     height, width = _pair(wanted)
     return width, height
 

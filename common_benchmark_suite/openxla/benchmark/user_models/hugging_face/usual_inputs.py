@@ -163,7 +163,7 @@ class Taken:
         return self.config
 
     def length(self, part: Any) -> int:
-        """Returns the length of a text: as requested, or as many tokens as there are positions."""
+        """Returns the length of a text: as requested, or the usual one if the model allows it."""
         if self.seq is not None:
             return self.seq
         longest = next((n for key in _LONGEST if isinstance(n := getattr(part, key, None), int)), 0)

@@ -293,8 +293,11 @@ class OnnxModel(ProgramModel):
         for source, target in zip(self._file.data_files, files, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(source, target)
-        (directory / FILE).write_bytes(static.SerializeToString())
-        return [directory / FILE, *files]
+        program = directory / FILE
+        while program in files:  # a link to the user's file
+            program = program.with_name(f"_{program.name}")
+        program.write_bytes(static.SerializeToString())
+        return [program, *files]
 
     def _bare(self) -> onnx.ModelProto:
         """Returns the model without its external weights."""

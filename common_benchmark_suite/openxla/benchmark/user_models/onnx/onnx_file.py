@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import attrs
 
-from openxla.benchmark.files import sha256_of, substitute_of
+from openxla.benchmark.files import is_all_zeros, sha256_of, substitute_of
 from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.signature import (
     Argument,
@@ -191,10 +191,17 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
     floats = seen.floats or Counter(
         {k: 1 for a in arguments for k, t in _TYPES.items() if t == a.element_type and k in _FLOATS}
     )
+    data_files = tuple(sorted(set(_data_files(path, seen))))
+    # A file may belong to one weight, which may be zero.
+    if data_files and all(map(is_all_zeros, data_files)):
+        raise UserModelError(
+            f"{path.name}: {data_files[0].name} contains only zeros, so it is incomplete; "
+            "download it again"
+        )
     return OnnxFile(
         signature=Signature(where=path.name, arguments=tuple(arguments)),
         data_type=_FLOATS[floats.most_common(1)[0][0]] if floats else "fp32",
-        data_files=tuple(sorted(set(_data_files(path, seen)))),
+        data_files=data_files,
         opsets=opsets,
     )
 
@@ -341,7 +348,7 @@ def _data_files(path: Path, seen: _Seen) -> Iterator[Path]:
             raise UserModelError(f"{where}, which does not exist; copy it next to the .onnx file")
         if not file.resolve().is_relative_to(folder.resolve()):
             raise UserModelError(f"{where}, which links to a file outside the folder")
-        if instead := substitute_of(file):
+        if instead := substitute_of(file, has_header=False):
             raise UserModelError(f"{where}, which {instead}")
         end = int(external.get("offset") or 0) + int(external.get("length") or 0)
         if end > file.stat().st_size:

@@ -11,7 +11,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.user_models.inputs import Array, cross_checked
+from openxla.benchmark.user_models.inputs import Array, cross_checked, is_float
 from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
@@ -75,10 +75,10 @@ class TensorFlowProgram(ProgramModel):
             own = arrays_of(self.forward(*inputs))
             self.without_float64, truth = None, None
             try:
-                wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
+                wide = [v.astype(np.float64) if is_float(v) else v for v in inputs]
                 function = self.in_float64(wide)
                 truth = arrays_of(function(*wide))
-                if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
+                if any(is_float(v) and v.dtype != np.float64 for v in truth):
                     raise NotWidenedError("an operation returns a narrower type")
                 self.note_check(_check(function, wide, truth))
             except Exception as error:

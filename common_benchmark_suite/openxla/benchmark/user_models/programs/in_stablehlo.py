@@ -374,9 +374,7 @@ def _with_sizes(exported: export.Exported, inputs: Sequence[InputSpec]) -> expor
     lowered = jax.jit(lambda *values: _call(exported, values), keep_unused=True).lower(*forms)
     module = lowered.compiler_ir("stablehlo")
     refined = _jax.mlir.refine_polymorphic_shapes(
-        bytecode(module),
-        enable_shape_assertions=True,
-        validate_static_shapes=True,
+        bytecode(module), enable_shape_assertions=True, validate_static_shapes=True
     )
     return _exported(read_module(refined))
 
@@ -463,11 +461,14 @@ def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array
 
 
 def _wide_aval(aval: Any) -> Any:
-    if not jax.numpy.issubdtype(aval.dtype, jax.numpy.floating):
-        return aval
-    return aval.update(dtype=np.dtype(np.float64))
+    return aval.update(dtype=_wide_dtype(aval.dtype))
 
 
 def _wide_array(value: Array) -> Array:
-    is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
-    return value.astype(np.float64) if is_float else value
+    return value.astype(_wide_dtype(value.dtype), copy=False)
+
+
+def _wide_dtype(dtype: Any) -> Any:
+    if jax.numpy.issubdtype(dtype, jax.numpy.complexfloating):
+        return np.dtype(np.complex128)
+    return np.dtype(np.float64) if jax.numpy.issubdtype(dtype, jax.numpy.floating) else dtype

@@ -10,7 +10,7 @@ import numpy as np
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
-from openxla.benchmark.user_models.inputs import Array, UserModel
+from openxla.benchmark.user_models.inputs import Array, UserModel, is_float
 from openxla.benchmark.user_models.model_options import InputSpec, UserModelError
 from openxla.benchmark.user_models.programs.programs import ALL_KINDS, digest_of
 from openxla.benchmark.user_models.programs.signature import Signature
@@ -114,21 +114,16 @@ class ProgramModel(UserModel):
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """Returns the outputs in float64, and the outputs of a plain run in the program's type.
 
-        If a float64 run is impossible, a plain run serves as truth, and a run on slightly perturbed
-        weights as reference, which shows the effect of rounding. Results can then only be found to
-        agree with the plain run; `without_float64` gives the reason.
+        If a float64 run is impossible, a plain run serves as truth. A run on slightly perturbed
+        weights or inputs is the reference, and shows the effect of rounding. Results can only
+        agree with the plain run then; `without_float64` gives the reason.
         """
         raise NotImplementedError
 
 
 def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of a plain run as float64, in the form of a truth."""
-    return [
-        value.astype(np.float64)
-        if value.dtype.kind == "f" or value.dtype.name == "bfloat16"
-        else value
-        for value in outputs
-    ]
+    return [value.astype(np.float64) if is_float(value) else value for value in outputs]
 
 
 def rounded(
@@ -144,7 +139,7 @@ def rounded(
     random = np.random.Generator(np.random.Philox(seed))
     arrays = []
     for value in inputs:
-        if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
+        if is_float(value):
             size = rounding_of(value.dtype) if spacings is None else spacings * _eps(value.dtype)
             off = 1 + size * random.uniform(-1, 1, value.shape)
             arrays.append((value.astype(np.float64) * off).astype(value.dtype))

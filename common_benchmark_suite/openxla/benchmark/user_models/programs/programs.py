@@ -1,6 +1,7 @@
 """Cases of exported programs, from a file or a folder; nothing is executed."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -187,8 +188,9 @@ def _case(
         parameters["batch_size"] = variant.batch_size
     if variant.seq_len is not None:
         parameters["seq_len"] = variant.seq_len
+    stem = re.sub(r"[^A-Za-z0-9_.+-]", "_", path.stem).lstrip("_.+-")
     implementation = ModelImplementation(
-        name=f"{path.stem.replace(' ', '_')}.{kind.name}".replace("/", "_"),
+        name=f"{stem or 'model'}.{kind.name}",
         tags=["brought", "program"],
         framework_type=kind.framework,
         module_path=kind.module,

@@ -11,6 +11,7 @@ from openxla.benchmark.user_models.model_options import (
     UserModelError,
     check_spec_names,
     parse_spec,
+    range_of,
 )
 
 # Names that exporters give to a dynamic batch size.
@@ -66,7 +67,8 @@ class Signature:
           UserModelError: the program takes other inputs, or the size of an input is unknown.
         """
         if written:
-            given = self._in_order([parse_spec(text) for text in written])
+            names = [argument.name for argument in self.arguments]
+            given = _in_order([parse_spec(text) for text in written], names, names, self)
             self.check(given)
         else:
             given = [self._default(argument) for argument in self.arguments]
@@ -80,23 +82,11 @@ class Signature:
         self.check(filled)
         return filled
 
-    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
-        """Returns inputs in the order of the arguments, without names."""
-        check_spec_names(given)
-        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
-        if not named:
-            return given
-        if unknown := [name for name in named if name not in {a.name for a in self.arguments}]:
-            raise UserModelError(f"--input {unknown[0]}=...: no such input: {self}")
-        if missing := [a.name for a in self.arguments if a.name not in named]:
-            raise UserModelError(f"--input: {missing[0]} is missing: {self}")
-        return [named[argument.name] for argument in self.arguments]
-
     def __str__(self) -> str:
         return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"
 
     def check(self, given: Sequence[InputSpec]) -> None:
-        """Raises UserModelError if inputs do not match; named sizes match any number."""
+        """Raises UserModelError if inputs do not match; sizes with one name must be equal."""
         if len(given) != len(self.arguments):
             raise UserModelError(f"{self}; pass --input once for each input, got {len(given)}")
         sizes: dict[str, int] = {}
@@ -127,7 +117,8 @@ class Signature:
         if "mask" in argument.name.lower():
             return attrs.evolve(spec, value="1")
         # Without a known range, use 0 and 1, which are valid rows of any table.
-        return attrs.evolve(spec, below=argument.below or _FEW)
+        below = min(argument.below or _FEW, range_of(argument.element_type).stop)
+        return attrs.evolve(spec, below=below)
 
     def _role(self, argument: Argument, size: str | None, axis: int) -> str:
         """Returns whether a size is the batch size or the length, which users can set."""
@@ -171,7 +162,8 @@ class NamedInputs:
         Raises:
           UserModelError: no inputs are given, or too few or too many.
         """
-        given = self._in_order([parse_spec(text) for text in written])
+        first = self.names[: len(written)]
+        given = _in_order([parse_spec(text) for text in written], self.names, first, self)
         if not written and self.shape is not None:
             given = [InputSpec(element_type="f32", sizes=self.shape)]
         if given or not self.are_inside:
@@ -181,19 +173,6 @@ class NamedInputs:
             if value is not None and name not in used:
                 raise UserModelError(f"{option}: no --input has a size {name!r}: {self}")
         return tuple(spec.filled(batch or 1, seq) for spec in given)
-
-    def _in_order(self, given: list[InputSpec]) -> list[InputSpec]:
-        """Returns inputs in the order of the arguments, without names."""
-        check_spec_names(given)
-        named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
-        if not named:
-            return given
-        if unknown := [name for name in named if name not in self.names]:
-            raise UserModelError(f"--input {unknown[0]}=...: no such input: {self}")
-        first = self.names[: len(named)]
-        if missing := [name for name in first if name not in named]:
-            raise UserModelError(f"--input: {missing[0]} is missing: {self}")
-        return [named[name] for name in first]
 
     def __str__(self) -> str:
         named = [*self.names[: self.required], *(f"[{n}]" for n in self.names[self.required :])]
@@ -207,6 +186,28 @@ class NamedInputs:
                 f"{self}, without types and sizes; pass --input once for each input {example}, "
                 f"got {len(given)}"
             )
+
+
+def _in_order(
+    given: list[InputSpec], names: Sequence[str], needed: Sequence[str], takes: object
+) -> list[InputSpec]:
+    """Returns inputs in the order of the arguments, without names.
+
+    Args:
+      given: the user's inputs.
+      names: names of all arguments.
+      needed: names that must be given if any is.
+      takes: the signature, for messages.
+    """
+    check_spec_names(given)
+    named = {spec.name: attrs.evolve(spec, name="") for spec in given if spec.name}
+    if not named:
+        return given
+    if unknown := [name for name in named if name not in names]:
+        raise UserModelError(f"--input {unknown[0]}=...: no such input: {takes}")
+    if missing := [name for name in needed if name not in named]:
+        raise UserModelError(f"--input: {missing[0]} is missing: {takes}")
+    return [named[name] for name in needed]
 
 
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:

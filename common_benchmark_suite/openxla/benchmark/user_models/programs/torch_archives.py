@@ -224,7 +224,7 @@ def _globals(content: bytes) -> Iterator[str]:
 
 
 def _shape(archive: zipfile.ZipFile, names: Sequence[str]) -> tuple[int, ...] | None:
-    """Returns the input sizes that an exporter recorded; empty if none."""
+    """Returns the input sizes that an exporter recorded; None without any."""
     entry = next((name for name in names if name.endswith("/extra/config.txt")), None)
     if entry is None or archive.getinfo(entry).file_size > _MOST_SOURCE_BYTES:
         return None

@@ -238,11 +238,7 @@ class Definitions:
         if module.name in self._extended and not runs:
             return None
         return Candidate(
-            name=module.name,
-            needs=self.needs(module),
-            is_sure=is_sure,
-            module=module,
-            made=None,
+            name=module.name, needs=self.needs(module), is_sure=is_sure, module=module, made=None
         )
 
     def _function(self, node: Function) -> Candidate | None:

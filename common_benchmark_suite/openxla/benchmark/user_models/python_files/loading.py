@@ -26,7 +26,12 @@ from openxla.benchmark.user_models.python_files.candidates import (
     EXAMPLE_INPUTS,
     Definitions,
 )
-from openxla.benchmark.user_models.python_files.outline import outline, own_files, source_digest
+from openxla.benchmark.user_models.python_files.outline import (
+    INSTALLED,
+    outline,
+    own_files,
+    source_digest,
+)
 
 # Makes a module draw the same weights in every process.
 SEED = 0
@@ -112,7 +117,7 @@ class UserFile:
         for value in vars(self._module).values():
             module = sys.modules.get(getattr(value, "__module__", None) or "")
             file = getattr(module, "__file__", None)
-            if module is None or not file or "site-packages" in Path(file).parts:
+            if module is None or not file or not INSTALLED.isdisjoint(Path(file).parts):
                 continue
             if Path(file).is_relative_to(self.place.root):
                 modules[module.__name__] = module

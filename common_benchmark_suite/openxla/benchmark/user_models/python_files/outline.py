@@ -12,6 +12,8 @@ from openxla.benchmark.user_models.model_options import UserModelError
 
 _MOST_BYTES = 2**22
 _MOST_FILES = 2000
+# Folders of installed packages, which do not belong to each other.
+INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 @attrs.frozen(kw_only=True)
@@ -129,8 +131,8 @@ def source_digest(file: Path, root: Path, package: str) -> str:
     Args:
       file: the user's file.
       root: the folder in which its own modules are found.
-      package: top-level package of the file; empty for a file without a package, for which all
-        modules in the folder are its own.
+      package: top-level package of the file; empty for a file without a package. It only matters
+        in a folder of installed packages: in other folders, all modules are the file's own.
     """
     files = own_files(file, root, package)
     digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
@@ -158,7 +160,7 @@ def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
     inside = path.parent.relative_to(root).parts
     for name in _imported(tree, inside):
         parts = name.split(".")
-        if package and parts[0] != package:
+        if package and parts[0] != package and not INSTALLED.isdisjoint(root.parts):
             continue
         for count in range(1, len(parts) + 1):
             place = root.joinpath(*parts[:count])
