@@ -25,6 +25,17 @@ FRAMEWORKS = {
     "tf": ("in_tensorflow", "tf_xla"),
 }
 DIFFERENTIABLE = sorted(n for n, item in operators.operators().items() if item.is_differentiable)
+TENSORS = """
+import ml_dtypes
+import numpy as np
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+for dtype in (np.float32, np.int64, np.bool_, ml_dtypes.bfloat16):
+    for value in (np.ones((), dtype), np.arange(6).reshape(2, 3).astype(dtype).T):
+        tensor = as_tensor(value)
+        assert tensor.shape == value.shape, (dtype, tensor.shape)
+        assert tensor.float().tolist() == value.astype(np.float32).tolist(), dtype
+"""
 RUN = """
 import importlib, json, sys
 from openxla.benchmark.operators import operators
@@ -136,6 +147,10 @@ for kind, n in (("linear", 24), ("ln_linear", 24), ("transformer_block", 16)):
     assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
     assert model(data).shape[-1] == n
 """
+
+
+def test_a_tensor_has_the_shape_of_its_array(environment):
+    run_script(TENSORS, [], environment, framework="pt")
 
 
 def test_models_and_inputs_are_made_as_torchaos_guide_calls_it(environment):

@@ -48,6 +48,14 @@ def test_files_come_in_the_order_of_their_numbers(tmp_path):
     assert [int(value[0]) for value in array_files.load_all(tmp_path, "input")] == list(range(12))
 
 
+def test_files_without_a_number_are_ignored(tmp_path):
+    array_files.save_all(tmp_path, "input", [np.zeros(2)])
+    for name in ("input_mask.npy", "input_0b.npy", "input_.npy", "input_-1.npy", "input_1.txt"):
+        np.save(tmp_path / "other.npy", np.zeros(2))
+        (tmp_path / "other.npy").rename(tmp_path / name)
+    assert array_files.numbered(tmp_path, "input") == [tmp_path / "input_0.npy"]
+
+
 def test_a_pickled_file_is_refused_and_not_run(tmp_path):
     path = tmp_path / "x_0.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
@@ -61,7 +69,7 @@ def test_objects_are_not_saved(tmp_path):
         array_files.save_all(tmp_path, "x", [np.array([object()])])
 
 
-@pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY\x01\x00"])
+@pytest.mark.parametrize("content", [b"", b"not an array", b"\x93NUMPY\x01\x00", b"PK\x03\x04"])
 def test_a_file_that_is_no_array_is_a_value_error(tmp_path, content):
     path = tmp_path / "x_0.npy"
     path.write_bytes(content)

@@ -1,5 +1,6 @@
 """Fetching: right files arrive once, and existing files are not fetched again."""
 
+import hashlib
 import itertools
 import os
 import shutil
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import manifests
 from openxla.benchmark.artifacts import published_models as fetching
-from openxla.benchmark.artifacts.cache import Cache, is_unchanged
+from openxla.benchmark.artifacts.cache import Cache, Usage, is_unchanged
 from openxla.benchmark.artifacts.manifests import locked_model
 from openxla.benchmark.artifacts.published_models import (
     FetchError,
@@ -193,6 +194,56 @@ def test_collect_frees_what_no_view_names(server, cache, monkeypatch):
         shutil.rmtree(view)
     assert cache.collect().files == 2
     assert list(cache.objects()) == []
+
+
+def partial(cache, data):
+    """Writes a received object; returns its path and digest."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    path = cache.partial_path(sha256)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    return path, sha256
+
+
+def test_a_kill_while_an_object_is_moved_leaves_a_writable_part(cache, monkeypatch):
+    path, sha256 = partial(cache, b"data")
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            cache.keep(path, sha256)
+    assert path.stat().st_mode & 0o200
+    cache.keep(path, sha256)
+    assert cache.holds(sha256, 4)
+    assert cache.object_path(sha256).stat().st_mode & 0o222 == 0
+
+
+def test_a_long_name_can_be_linked(cache):
+    path, sha256 = partial(cache, b"data")
+    cache.keep(path, sha256)
+    name = cache.view("MODEL", sha256) / ("x" * 240)
+    cache.link(sha256, 4, name)
+    assert name.read_bytes() == b"data"
+
+
+def test_files_that_vanish_meanwhile_are_not_counted(cache, monkeypatch):
+    assert cache.missing_bytes("0" * 64, 10) == 10
+    _, sha256 = partial(cache, b"data")
+    assert cache.missing_bytes(sha256, 10) == 6
+    unpacked = cache.directory / "unpacked" / sha256 / "inputs"
+    unpacked.mkdir(parents=True)
+    (unpacked / "input_0.npy").write_bytes(b"12345")
+    monkeypatch.setattr(cache, "objects", lambda: iter([cache.object_path("0" * 64)]))
+    assert cache.usage() == {
+        "objects": Usage(files=0, size_bytes=0),
+        "partial": Usage(files=1, size_bytes=4),
+        "unpacked": Usage(files=1, size_bytes=5),
+    }
+    monkeypatch.setattr("openxla.benchmark.artifacts.cache._YOUNG_S", -1.0)
+    assert cache.collectable() == Usage(files=1, size_bytes=4)
 
 
 def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatch):

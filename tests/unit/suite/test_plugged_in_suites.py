@@ -31,6 +31,14 @@ def test_a_registered_suite_is_in_the_catalogue(tmp_path, monkeypatch, suffix):
     assert "models/PLUGGED_IN/inputs/X" in names()
 
 
+def test_what_cannot_be_read_hides_no_suite(tmp_path, monkeypatch):
+    (tmp_path / "a-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
+    register(tmp_path, catalog.SUITES_GROUP)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.syspath_prepend("x" * 300)  # longer than a name may be
+    assert "plugged_in_suite" in [point.value for point in catalog._plugged_in()]
+
+
 def test_another_group_registers_no_suite(tmp_path, monkeypatch):
     register(tmp_path, "other.group")
     monkeypatch.syspath_prepend(tmp_path)

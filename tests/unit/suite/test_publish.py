@@ -186,6 +186,49 @@ def test_local_files_go_only_after_the_store_has_confirmed_each(made, target, mo
     (made / "notes.txt").unlink()
 
 
+def test_a_directory_is_not_published_to_itself(made, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(made)
+    removing = attrs.evolve(OPTIONS, remove_local=True)
+    for url in (str(made), made.as_uri(), str(link)):
+        with pytest.raises(PublishError, match="made cannot be published to itself; give another"):
+            publish(made, url, removing)
+    assert is_whole(made)
+    assert not (made / "claim.json").exists()
+
+
+def test_a_directory_may_have_a_name_that_would_be_a_query_in_a_url(made, tmp_path):
+    target = tmp_path / "what?#1"
+    publish(made, str(target), OPTIONS)
+    assert is_whole(target)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP])
+def test_a_file_system_without_hard_links_takes_publications(made, target, monkeypatch, number):
+    def refuse(source, link):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    publish(made, str(target), OPTIONS)
+    assert is_whole(target)
+    names = {path.name for path in target.rglob("*") if path.is_file()}
+    assert names == {*(name.rpartition("/")[2] for name in FILES), "manifest.json", "claim.json"}
+    assert {file.action for file in publish(made, str(target), OPTIONS).files} == {Action.PRESENT}
+
+
+def test_without_hard_links_a_name_taken_meanwhile_stays_as_it_is(made, tmp_path, monkeypatch):
+    def refuse(source, link):
+        link.write_bytes(b"from another process")
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    store = LocalStore(tmp_path / "store")
+    with pytest.raises(AlreadyExistsError):
+        store.put("a", digested(made / "model.mlir"), lambda _: None)
+    assert (tmp_path / "store" / "a").read_bytes() == b"from another process"
+    assert list(store.sizes()) == ["a"]
+
+
 def test_an_emptied_directory_goes_too(made, target):
     publish(made, str(target), attrs.evolve(OPTIONS, remove_local=True))
     assert not made.exists()

@@ -68,10 +68,19 @@ def test_renamed_tensors_are_the_same_tensors(tmp_path):
         (4).to_bytes(8, "little") + b"nope",
         (2).to_bytes(8, "little") + b"[]",
         *(
-            len(text).to_bytes(8, "little") + text
+            len(text).to_bytes(8, "little") + text + bytes(8)
             for text in (
-                json.dumps({"a": {"dtype": "F99", "shape": [1], "data_offsets": [0, 4]}}).encode(),
-                json.dumps({"a": {"dtype": "F32"}}).encode(),
+                json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": span}}).encode()
+                for dtype, shape, span in [
+                    ("F99", [1], [0, 4]),
+                    ("F32", [1], None),
+                    ("F32", [1], [4]),
+                    ("F32", [1], [0, 8]),
+                    ("F32", [2], [0, 4]),
+                    ("F32", [1], [4, 0]),
+                    ("F32", [1], [-4, 0]),
+                    ("F32", [-1, -1], [0, 4]),
+                ]
             )
         ),
     ],

@@ -49,6 +49,14 @@ def test_what_is_the_same_backwards_is_lowered():
     assert changed(np.array([3], np.uint8)).dtype == np.uint8
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float32])
+@pytest.mark.parametrize("shape", [(0,), (2, 0), (0, 3)])
+def test_an_empty_array_does_not_prevent_the_second_input(dtype, shape):
+    second = second_inputs(object(), [np.zeros(shape, dtype), np.arange(3)])
+    assert (second[0].shape, second[0].dtype) == (shape, dtype)
+    assert second[1].tolist() == [2, 1, 0]
+
+
 def test_a_model_may_offer_its_own():
     class Model:
         def second_inputs(self, offsets, values):
@@ -64,7 +72,7 @@ def test_a_model_may_offer_its_own():
 
 
 def test_nothing_to_be_changed_is_said():
-    with pytest.raises(NoSecondInputError, match="would equal the first"):
+    with pytest.raises(NoSecondInputError, match="the second input equals the first"):
         second_inputs(object(), [np.zeros((2, 3), np.float32), np.zeros(4, np.int32)])
     with pytest.raises(NoSecondInputError):
         second_inputs(object(), [])

@@ -1,6 +1,8 @@
 """Manifests and lock files: the same content gives the same bytes; nothing malformed is read."""
 
+import contextlib
 import json
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import manifests, strict_json
 from openxla.benchmark.artifacts.manifests import ExportFailure, Manifest
+from openxla.benchmark.artifacts.stores import human_bytes
 from openxla.benchmark.artifacts.strict_json import MalformedError
 from openxla.benchmark.installation import locks_dir
 
@@ -48,6 +51,12 @@ def test_a_manifest_survives_the_round_trip_and_is_deterministic():
     assert MANIFEST.size_bytes == 11
     assert MANIFEST.producers == {"jax": "0.10.2", "numpy": "2.4.0"}
     assert MANIFEST.date == DATE
+
+
+def test_the_latest_date_is_the_latest_moment():
+    earlier = "2026-11-21T13:00:00+05:00"
+    files = (artifact_file("a", b"1", date=earlier), artifact_file("b", b"2"))
+    assert Manifest(model="M", files=files).date == DATE
 
 
 def test_a_file_that_was_not_run_says_so_and_others_nothing():
@@ -119,6 +128,7 @@ BAD = {
     "file and directory": (changed(path="a.npy/x"), "both a file and a directory"),
     "the manifest itself": (changed(path="manifest.json"), "is reserved"),
     "the claim": (changed(path="claim.json"), "is reserved"),
+    "a file below the claim": (changed(path="claim.json/x"), "both a file and a directory"),
     "type in capitals": (changed(artifact_type="TFLite"), r"matching regex.*artifact_type`"),
     "date without offset": (
         changed(date="2026-11-21T12:00:00"),
@@ -141,6 +151,41 @@ def test_malformed_manifests_are_refused_with_the_entry(name):
     found, message = BAD[name]
     with pytest.raises(MalformedError, match=rf"(?s)^m\.json.*({message})"):
         parsed(found)
+
+
+def test_a_file_and_a_directory_are_found_behind_other_names():
+    strict_json.check_names(["a", "a-b/c", "a.b", "ab/c"])
+    with pytest.raises(ValueError, match="'a' is both a file and a directory"):
+        strict_json.check_names(["a/c", "a-b/c", "a.b", "a"])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["a/" * 5_000 + "a"], [f"{first}/" + "a/" * 500 + "a" for first in range(30)]],
+    ids=["long", "deep"],
+)
+def test_names_of_many_directories_take_little_memory(names):
+    tracemalloc.start()
+    with contextlib.suppress(ValueError):
+        strict_json.check_names(names)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 4e6
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (1023, "1023 bytes"),
+        (1536, "1.5 KiB"),
+        (98.7 * 1024, "98.7 KiB"),
+        (1020 * 1024, "1020 KiB"),
+        (-2000 * 1024**4, "-2000 TiB"),
+    ],
+)
+def test_sizes_are_readable(count, text):
+    assert human_bytes(count) == text
 
 
 @pytest.mark.parametrize(

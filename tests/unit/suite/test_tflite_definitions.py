@@ -1,6 +1,9 @@
 """TFLite cases: the meaning of addresses, properties shared with JAX, and paths of files."""
 
+import ast
 import json
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from openxla.benchmark.models import architectures, shared_model
 from openxla.benchmark.models.architectures import bert as bert_architecture
 from openxla.benchmark.models.architectures import vit as vit_architecture
 from openxla.benchmark.models.checkpoints import CheckpointError, seeded
-from openxla.benchmark.models.tflite import conversion, files
+from openxla.benchmark.models.tflite import conversion, files, tflite_model
 from openxla.benchmark.workloads import workload_of
 
 CASES = {
@@ -133,6 +136,23 @@ def test_a_published_file_that_is_not_here_says_where_it_belongs(root):
     assert (found.path, found.size_bytes, found.origin) == (place, 4, "published")
     with pytest.raises(CheckpointError, match=r"^converted:.* is not a published file"):
         files.published(OWN)
+
+
+def modules_of_tensorflow(source):
+    """Returns the modules of our TensorFlow models that one of them imports, directly or not."""
+    package, found = "openxla.benchmark.models.tf", set()
+    for node in ast.walk(ast.parse(Path(find_spec(source).origin).read_text())):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{package}."):
+            parts = [f"{node.module}.{item.name}" for item in node.names]
+            found |= set(parts) if node.module == package else {node.module}
+    return found.union(*map(modules_of_tensorflow, found))
+
+
+@pytest.mark.parametrize("name", ["bert", "vit"])
+def test_a_change_in_any_module_of_the_model_makes_another_file(name):
+    modules = modules_of_tensorflow(f"openxla.benchmark.models.tf.{name}")
+    assert len(modules) == 3
+    assert modules <= set(tflite_model._CONVERTERS)
 
 
 def write(path, content=b"TFL3"):

@@ -1,5 +1,7 @@
 """A user's own inputs: checked against what a model takes, known by their content."""
 
+import io
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -110,10 +112,11 @@ def test_a_model_that_declares_nothing_can_not_be_checked(save):
         )
 
 
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_judge_nothing_are_refused(save, value):
+def test_numbers_that_judge_nothing_are_refused(save, value, dtype):
     with pytest.raises(UserInputError, match=r"input_0.npy contains NaN or infinity"):
-        array_files.read_user_inputs(save(np.array([[1.0, value]], np.float32)))
+        array_files.read_user_inputs(save(np.array([[1.0, value]], dtype)))
 
 
 def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
@@ -125,7 +128,17 @@ def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
         array_files.read_user_inputs(save(IDS, folder="late", start=1))
 
 
-@pytest.mark.parametrize("content", [b"", b"no array", b"\x93NUMPY\x01\x00v\x00{'shape'"])
+def _archive():
+    file = io.BytesIO()
+    np.savez(file, IDS)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no array", b"\x93NUMPY\x01\x00v\x00{'shape'", _archive(), b"PK\x03\x04 damaged"],
+    ids=["empty", "text", "truncated", "archive", "damaged archive"],
+)
 def test_a_file_that_is_no_array_is_named(save, content):
     directory = save(IDS)
     (directory / "input_1.npy").write_bytes(content)

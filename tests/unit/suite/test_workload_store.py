@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec import to_builtins
 
-from openxla.benchmark import workloads
 from openxla.benchmark.artifacts import array_files, workload_store
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadCost
 from openxla.benchmark.comparative_suite import catalog
@@ -17,13 +16,6 @@ from openxla.benchmark.workloads import workload_of
 
 CASES = {case.model.name: case for case in catalog.all_benchmarks()}
 BERT, PRIVATE = CASES["BERT_TINY_FP32_JAX_32XI32_BATCH1"], CASES["EXAMPLE_FP32_PT_BATCH1"]
-
-
-@pytest.fixture(autouse=True)
-def fresh_source_digests():
-    workloads.source_digest.cache_clear()
-    yield
-    workloads.source_digest.cache_clear()
 
 
 COST = WorkloadCost(flops=7, flops_source="a count", bytes=9, bytes_source="another")
@@ -226,6 +218,13 @@ def test_a_manifest_without_what_it_must_hold_is_an_error(change):
         find()
 
 
+def test_a_manifest_does_not_list_itself():
+    facts = {"sha256": "0" * 64, "size_bytes": 1}
+    edit_manifest(publish(), lambda manifest: manifest["files"].update({"manifest.json": facts}))
+    with pytest.raises(ArtifactError, match=r"the path 'manifest\.json' is reserved"):
+        find()
+
+
 def test_another_manifest_version_or_workload_does_not_hold():
     artifacts = publish()
     edit_manifest(artifacts, lambda manifest: manifest.update(manifest_version=99))
@@ -248,7 +247,6 @@ def test_a_changed_implementation_invalidates_what_it_made(tmp_path, monkeypatch
     publish(case)
     assert find(case) is not None
     (tmp_path / "own_store_model.py").write_text("a = 2\n")
-    workloads.source_digest.cache_clear()
     assert find(case) is None
 
 

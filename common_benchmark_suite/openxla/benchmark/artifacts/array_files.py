@@ -4,6 +4,7 @@ A user's inputs are `input_0.npy`, ... in a directory, used instead of the suite
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,12 +49,12 @@ def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
     Raises:
       ValueError: the file is not an array, or holds Python objects.
     """
-    try:
-        value: npt.NDArray[Any] = np.load(
-            path, mmap_mode="r" if memory_map else None, allow_pickle=False
-        )
-    except EOFError as error:
-        raise ValueError(f"{path.name} is empty") from error
+    # Not `np.load`, which also opens archives of arrays.
+    if memory_map:
+        value: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+    else:
+        with path.open("rb") as file:
+            value = np.lib.format.read_array(file, allow_pickle=False)
     return value.view(ml_dtypes.bfloat16) if value.dtype == _BF16_ON_DISK else value
 
 
@@ -65,7 +66,8 @@ def load_all(directory: Path, stem: str) -> list[npt.NDArray[Any]]:
 def numbered(directory: Path, stem: str) -> list[Path]:
     """Returns the files `<stem>_<n>.npy` in numerical order: 10 comes after 9, not after 1."""
     paths = directory.glob(f"{stem}_*.npy")
-    return sorted(paths, key=lambda path: int(path.stem.removeprefix(f"{stem}_")))
+    ours = [path for path in paths if re.fullmatch(rf"{stem}_\d+", path.stem)]
+    return sorted(ours, key=lambda path: int(path.stem.removeprefix(f"{stem}_")))
 
 
 class UserInputError(ValueError):
@@ -127,7 +129,8 @@ def read_user_inputs(directory: Path) -> UserInputs:
             value = load(path, memory_map=True)
         except (ValueError, OSError) as error:
             raise UserInputError(f"{path} is not an array: {error}") from error
-        if value.dtype.kind in "fc" and not np.isfinite(value).all():
+        is_inexact = value.dtype.kind in "fc" or value.dtype == ml_dtypes.bfloat16
+        if is_inexact and not np.isfinite(value).all():
             raise UserInputError(f"{path} contains NaN or infinity, so outputs cannot be verified")
         spec = TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype))
         digest.update(f"{spec};".encode())

@@ -16,8 +16,10 @@ could get lost or disagree.
 import os
 import shutil
 import stat
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -72,25 +74,24 @@ class Cache:
         """Returns the disk space needed to complete an object."""
         if self.holds(sha256, size_bytes):
             return 0
-        try:
-            there = self.partial_path(sha256).stat().st_size
-        except FileNotFoundError:
-            there = 0
+        there = _usage(_facts([self.partial_path(sha256)])).size_bytes
         return max(0, size_bytes - there)
 
     def keep(self, path: Path, sha256: str) -> None:
         """Moves a file on this file system into the cache; its digest has been verified."""
         target = self.object_path(sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
-        path.chmod(_READ_ONLY)
         os.utime(path, (_stamp_s(sha256), _stamp_s(sha256)))
         path.replace(target)
+        # Last: after a kill, the next download must be able to write to a partial file.
+        target.chmod(_READ_ONLY)
 
     def link(self, sha256: str, size_bytes: int, path: Path) -> None:
         """Links an object under a name in a view, replacing any previous link."""
         if is_unchanged(path, sha256, size_bytes):
             return
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        # Without the name, which may be almost as long as file systems allow.
+        temporary = path.with_name(f".{threading.get_native_id()}.{time.monotonic_ns()}")
         link(self.object_path(sha256), temporary)  # a copy keeps the time, too
         temporary.replace(path)
 
@@ -102,11 +103,12 @@ class Cache:
 
     def usage(self) -> dict[str, Usage]:
         """Returns the usage of each part; views are links and take no space."""
-        unpacked = (self.directory / "unpacked").rglob("*")
+        walked = os.walk(self.directory / "unpacked")
+        unpacked = (Path(folder, name) for folder, _, names in walked for name in names)
         return {
-            "objects": _usage(self.objects()),
-            "partial": _usage((self.directory / "partial").glob("*")),
-            "unpacked": _usage(path for path in unpacked if path.is_file()),
+            "objects": _usage(_facts(self.objects())),
+            "partial": _usage(_facts((self.directory / "partial").glob("*"))),
+            "unpacked": _usage(_facts(unpacked)),
         }
 
     def views(self) -> list[Path]:
@@ -121,7 +123,7 @@ class Cache:
         """
         removed = []
         for path in self.objects():
-            try:
+            with suppress(FileNotFoundError):
                 right = sha256_of(path) == path.name
                 if not is_unchanged(path, path.name, path.stat().st_size) and right:
                     # The time changed, but not the content: restore the time.
@@ -131,8 +133,6 @@ class Cache:
                     os.utime(path)
                     path.unlink()
                     removed.append(path.name)
-            except FileNotFoundError:
-                continue
         return removed
 
     def remove_model(self, model: str) -> None:
@@ -141,7 +141,7 @@ class Cache:
             shutil.rmtree(directory)
 
     def collect(self) -> Usage:
-        """Removes objects without a view, and unfinished files; returns the freed space."""
+        """Removes objects without another link, and unfinished files; returns the freed space."""
         freed = self._remove_unused(self._leftovers(), _YOUNG_S)
         # Killed processes leave names that begin with a dot, which no artifact has.
         for place in (self.directory / "models", self.directory / "unpacked"):
@@ -157,10 +157,11 @@ class Cache:
 
     def collectable(self) -> Usage:
         """Returns what `collect` would free now, keeping all views."""
-        return _usage(path for path in self._leftovers() if _is_unused(path.stat(), _YOUNG_S))
+        leftovers = _facts(self._leftovers())
+        return _usage(facts for facts in leftovers if _is_unused(facts, _YOUNG_S))
 
     def discard(self, digests: Collection[str]) -> Usage:
-        """Removes those objects that have no view, regardless of age; returns the freed space."""
+        """Removes those objects that have no other link, of any age; returns the freed space."""
         return self._remove_unused((self.object_path(sha256) for sha256 in digests), 0.0)
 
     def _leftovers(self) -> Iterator[Path]:
@@ -171,14 +172,11 @@ class Cache:
         """Removes files that have no second link, are not young, and are not being fetched."""
         sizes = []
         for path in paths:
-            try:
-                with self.lock(path.name).acquire(timeout=0):
-                    facts = path.stat()
-                    if _is_unused(facts, young_s):
-                        path.unlink()
-                        sizes.append(facts.st_size)
-            except (Timeout, FileNotFoundError):
-                continue
+            with suppress(Timeout, FileNotFoundError), self.lock(path.name).acquire(timeout=0):
+                facts = path.stat()
+                if _is_unused(facts, young_s):
+                    path.unlink()
+                    sizes.append(facts.st_size)
         return Usage(files=len(sizes), size_bytes=sum(sizes))
 
 
@@ -204,6 +202,13 @@ def _stamp_s(sha256: str) -> int:
     return 1_000_000_000 + 2 * int(sha256[:7], 16)
 
 
-def _usage(paths: Iterator[Path]) -> Usage:
-    sizes = [path.stat().st_size for path in paths]
+def _facts(paths: Iterable[Path]) -> Iterator[os.stat_result]:
+    """Yields the facts of files, without those that another process removes meanwhile."""
+    for path in paths:
+        with suppress(FileNotFoundError):
+            yield path.stat()
+
+
+def _usage(files: Iterable[os.stat_result]) -> Usage:
+    sizes = [facts.st_size for facts in files]
     return Usage(files=len(sizes), size_bytes=sum(sizes))

@@ -205,7 +205,7 @@ def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) 
         digests = _checked_digests(case, manifest, where)
         with new_directory(target, whole_with=MANIFEST_FILE) as directory:
             for name, sha256 in digests.items():
-                if strict_json.why_no_object_name(name) or sha256 not in contents:
+                if sha256 not in contents:
                     raise ArtifactError(
                         f"{where}: the checkpoint's {name} does not match its manifest; {_REPAIR}"
                     )
@@ -228,6 +228,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
         stored = json.loads(manifest.read_text(encoding="utf-8"))
         differing = sorted(key for key, value in known.items() if stored.get(key) != value)
         digests = {str(name): str(facts["sha256"]) for name, facts in stored["files"].items()}
+        strict_json.check_names(digests, MANIFEST_FILE)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(
             f"{where}: the checkpoint's manifest is malformed: {type(error).__name__}: {error}; "

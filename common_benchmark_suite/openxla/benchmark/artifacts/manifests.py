@@ -86,11 +86,7 @@ class Manifest(Record, frozen=True, kw_only=True):
         failures = sorted(self.failures, key=lambda item: (item.artifact_type, item.reason))
         force_setattr(self, "files", tuple(files))
         force_setattr(self, "failures", tuple(failures))
-        paths = [file.path for file in files]
-        strict_json.check_names(paths)
-        for path in (MANIFEST_FILE, CLAIM_FILE):
-            if path in paths:
-                raise ValueError(f"the path {path!r} is reserved")
+        strict_json.check_names([file.path for file in files], MANIFEST_FILE, CLAIM_FILE)
 
     @property
     def size_bytes(self) -> int:
@@ -109,7 +105,8 @@ class Manifest(Record, frozen=True, kw_only=True):
     @property
     def date(self) -> str:
         """When the latest file was made; empty without files."""
-        return max((file.date for file in self.files), default="")
+        dates = [file.date for file in self.files]
+        return max(dates, key=datetime.datetime.fromisoformat, default="")
 
     def to_bytes(self) -> bytes:
         """Returns the manifest as a file; equal manifests give equal bytes."""

@@ -22,6 +22,7 @@ from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
     DamagedError,
     LocalFile,
+    LocalStore,
     Meter,
     NotFoundError,
     Store,
@@ -114,6 +115,8 @@ def publish(directory: Path, url: str, options: PublishOptions | None = None) ->
     manifest = manifests.read_manifest(directory)
     stores = Stores(options)
     store = stores.at(url)
+    if isinstance(store, LocalStore) and store.directory.resolve() == directory.resolve():
+        raise PublishError(f"{directory} cannot be published to itself; give another directory")
     run_each = functools.partial(_run_each, stores, options)
     local = run_each(functools.partial(_checked, directory), {f.path: f for f in manifest.files})
     document = digested(directory / MANIFEST_FILE)

@@ -7,6 +7,7 @@ import collections
 import errno
 import hashlib
 import os
+import shutil
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -261,14 +262,22 @@ class LocalStore(Store):
             if path.exists():
                 raise FileExistsError
             path.parent.mkdir(parents=True, exist_ok=True)
-            with new_file(path, overwrite=False) as temporary:
-                with file.path.open("rb") as read, temporary.open("wb") as written:
-                    while piece := read.read(_CHUNK_BYTES):
-                        written.write(piece)
-                        digest.update(piece)
-                        advance(len(piece))
-                if digest.hexdigest() != file.sha256:
-                    raise DamagedError(f"{file.path} changed while it was being copied to {path}")
+            try:
+                with new_file(path, overwrite=False) as temporary:
+                    with file.path.open("rb") as read, temporary.open("wb") as written:
+                        while piece := read.read(_CHUNK_BYTES):
+                            written.write(piece)
+                            digest.update(piece)
+                            advance(len(piece))
+                    if digest.hexdigest() != file.sha256:
+                        raise DamagedError(f"{file.path} changed while it was copied to {path}")
+            except OSError as error:
+                if error.errno not in (errno.EPERM, errno.ENOTSUP):
+                    raise
+                # Without hard links (exFAT, some network mounts), an empty file takes the name.
+                with new_file(path) as temporary:
+                    shutil.copyfile(file.path, temporary)
+                    path.touch(exist_ok=False)
 
     def check(self, name: str, file: LocalFile) -> None:
         """Reads the file again."""
@@ -315,7 +324,7 @@ class Stores:
                 f"a URL at {host} contains a user name or password, which would end up in logs "
                 "and lock files; remove them"
             )
-        if parts.query or parts.fragment:
+        if parts.scheme and (parts.query or parts.fragment):
             raise StoreError(f"{url}: a store's URL cannot have a query or fragment")
         # Imported late, so that commands without downloads do not load HTTP libraries.
         if parts.scheme in ("http", "https"):
@@ -401,11 +410,12 @@ class Meter:
 
 def human_bytes(count: float) -> str:
     """Returns a human-readable size, e.g. `1.5 GiB`."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.3g} {unit}"
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1024 or unit == "TiB":
+            break
         count /= 1024
-    return f"{count:.3g} TiB"
+    digits = ".0f" if unit == "bytes" or abs(count) >= 100 else ".3g"
+    return f"{count:{digits}} {unit}"
 
 
 @contextmanager

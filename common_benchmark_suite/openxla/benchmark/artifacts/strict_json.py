@@ -1,6 +1,7 @@
 """Strict reading of untrusted JSON files: nothing is guessed, coerced or ignored."""
 
 import collections
+import itertools
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -106,15 +107,20 @@ def why_no_object_name(name: str) -> str:
     return ""
 
 
-def check_names(names: Collection[str]) -> None:
-    """Raises ValueError if the names cannot coexist in a directory."""
-    directories = {name[:i] for name in names for i, c in enumerate(name) if c == "/"}
+def check_names(names: Collection[str], *reserved: str) -> None:
+    """Raises ValueError if the names cannot coexist in a directory, or with reserved names."""
     for name, count in collections.Counter(iter(names)).items():
         if reason := why_no_object_name(name):
             raise ValueError(f"the path {name!r} {reason}")
         if count > 1:
             raise ValueError(f"duplicate path {name!r}")
-        if name in directories:
+        if name in reserved:
+            raise ValueError(f"the path {name!r} is reserved")
+    # In this order, the files of a directory follow its name. A set of all directories could be
+    # thousands of times as large as the document.
+    ordered = sorted((*names, *reserved), key=lambda name: name.split("/"))
+    for name, following in itertools.pairwise(ordered):
+        if following.startswith(f"{name}/"):
             raise ValueError(f"the path {name!r} is both a file and a directory")
 
 

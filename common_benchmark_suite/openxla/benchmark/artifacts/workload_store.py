@@ -229,7 +229,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not isinstance(self.workload.get("digest"), str):
             raise TypeError("the workload's digest is not a string")
-        strict_json.check_names(self.files)
+        strict_json.check_names(self.files, MANIFEST_FILE)
         WorkloadCost(**self.cost)
 
 

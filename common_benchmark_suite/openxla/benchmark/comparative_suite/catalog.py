@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -163,7 +163,7 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     whose names end in `_definitions`, for users' own models; modules that installed packages
     register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
     of modules. Each defines `ALL_BENCHMARKS`. If a suite is a folder (a text with a separator), its
-    files named `*_definitions.py` are read, or its folder for each framework (see `layout`).
+    files named `*_definitions.py` are read, or its folder for each framework (see the module).
     The suite's own cases are then omitted, because the folder's definitions may have the same
     names.
 
@@ -300,10 +300,12 @@ def _plugged_in() -> "list[EntryPoint]":
 
 def _may_register(folder: str) -> bool:
     """Returns whether any metadata in a folder of the search path mentions the group."""
-    if Path(folder).is_file():
-        return True  # an archive, which may contain metadata, too
-    registered = Path(folder or ".").glob("*-[iI][nN][fF][oO]/entry_points.txt")
-    return any(SUITES_GROUP.encode() in path.read_bytes() for path in registered)
+    group, files = SUITES_GROUP.encode(), "*-[iI][nN][fF][oO]/entry_points.txt"
+    with suppress(OSError):
+        # A file is an archive, which may contain metadata, too.
+        registered = Path(folder or ".").glob(files)
+        return Path(folder).is_file() or any(group in path.read_bytes() for path in registered)
+    return True  # the library reads whatever can be read
 
 
 def is_folder(suite: str) -> bool:

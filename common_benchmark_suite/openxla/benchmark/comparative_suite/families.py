@@ -269,7 +269,7 @@ class Family:
     axis, as in the OpenXLA suite's names. Tags may contain these, and `${data_type}` (fp32 ...).
     For a family `published` by the OpenXLA suite, `tflite` lists the data types converted to TFLite
     from JAX, and `tensorflow_tflite` the conversions of the fp32 model in TensorFlow. Other
-    families are exported to verified formats, see `exports`. `changes` overrides fields by
+    families are exported to verified formats, see `proved_exports`. `changes` overrides fields by
     framework.
     """
 

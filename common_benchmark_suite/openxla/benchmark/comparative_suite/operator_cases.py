@@ -24,7 +24,8 @@ _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
 _FIELDS = dict(zip(_MODULES, operators.FRAMEWORKS, strict=True))
 TAG = "operator"
 _BACKWARD = "_FWD_BWD"
-_NAME = re.compile(rf"(\w+?)({_BACKWARD})?_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
+# Plug-ins choose the names of their operators freely.
+_NAME = re.compile(rf"(.+?)({_BACKWARD})?_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
 
 
 class Shape(Protocol):
@@ -88,14 +89,15 @@ def model_name(
 
 def named(model: str) -> BenchmarkCase | None:
     """Returns the case of an operator by its model's name; None if the name is unknown."""
-    match = _NAME.fullmatch(model)
-    if not match or match[1].lower() not in operators.operators():
+    if not (match := _NAME.fullmatch(model)):
         return None
     by_short = {short: framework for framework, (short, _) in _MODULES.items()}
-    if (framework := by_short.get(match[4])) is None:
+    by_name = {name.upper(): name for name in operators.operators()}
+    name, framework = by_name.get(match[1].upper()), by_short.get(match[4])
+    if name is None or framework is None:
         return None
     m, k, n = (int(size) for size in match.groups()[4:])
-    name, backward = match[1].lower(), match[2] is not None
+    backward = match[2] is not None
     if backward and not operators.get(name).is_differentiable:
         return None
     return _case(name, match[3].lower(), framework, (m, k, n), backward=backward)

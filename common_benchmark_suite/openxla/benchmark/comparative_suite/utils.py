@@ -90,20 +90,16 @@ def build_models(
     models: dict[tuple[ParameterValue, ...], Model] = {}
     for values in itertools.product(*axes.values()):
         fields = dict(zip(axes, values, strict=True))
-        name = substitute(template.name, _texts(fields))
+        texts = _texts(fields)
+        name = substitute(template.name, texts)
+        given = {key: _value(item, texts) for key, item in template.model_parameters.items()}
         url = template.artifacts_dir_url
         models[values] = Model(
             name=name,
-            tags=[substitute(tag, _texts(fields)) for tag in template.tags],
+            tags=[substitute(tag, texts) for tag in template.tags],
             model_impl=template.model_impl,
-            model_parameters={
-                **{
-                    key: _value(item, _texts(fields))
-                    for key, item in template.model_parameters.items()
-                },
-                **fields,
-            },
-            artifacts_dir_url=substitute(url, {**_texts(fields), "name": name}) if url else None,
+            model_parameters={**given, **fields},
+            artifacts_dir_url=substitute(url, {**texts, "name": name}) if url else None,
             exported_model_types=template.exported_model_types,
         )
     if len({model.name for model in models.values()}) < len(models):

@@ -12,6 +12,7 @@ variables are the same for all JAX and TensorFlow modules of ours and defined he
 
 import copy
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -138,9 +139,13 @@ def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
         if path.stat().st_size < 8 + length + end:
             raise ValueError(f"it is truncated, expected {8 + length + end} bytes")
         for name, facts in header.items():
-            offset = 8 + length + int(facts["data_offsets"][0])
-            yield name, (path, _dtype(facts["dtype"]), tuple(facts["shape"]), offset)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+            dtype, shape = _dtype(facts["dtype"]), tuple(map(int, facts["shape"]))
+            begin, end = map(int, facts["data_offsets"])
+            size = dtype.itemsize * math.prod(shape)
+            if begin < 0 or min(shape, default=0) < 0 or end - begin != size:
+                raise ValueError(f"{name} is {dtype}{list(shape)}, but at bytes {begin} to {end}")
+            yield name, (path, dtype, shape, 8 + length + begin)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name} is not a valid safetensors file: {error}") from error
 
 

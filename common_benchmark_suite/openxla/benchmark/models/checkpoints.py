@@ -74,14 +74,8 @@ def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, An
 def recipe_digest(architecture: Architecture, model_name: str, seed: int) -> str:
     """Returns the sha256 of everything that determines a seeded checkpoint's bytes."""
     config = architecture.config(model_name)
-    return digest_of(
-        {
-            "generator": _GENERATOR,
-            "seed": seed,
-            "config": config,
-            "tensors": list(architecture.tensors(config)),
-        }
-    )
+    facts = {"generator": _GENERATOR, "seed": seed, "config": config}
+    return digest_of({**facts, "tensors": list(architecture.tensors(config))})
 
 
 def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Path:

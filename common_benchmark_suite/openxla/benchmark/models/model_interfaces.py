@@ -67,9 +67,8 @@ class GenerationModel(abc.ABC):
         max_new_tokens], the tokens to feed instead of the chosen ones.
 
         Returns:
-          The chosen tokens, i32[batch, max_new_tokens], and their logits, f32[batch,
-              max_new_tokens,
-          vocab], or float64 for a float64 model.
+          The chosen tokens, i32[batch, max_new_tokens], and their logits,
+          f32[batch, max_new_tokens, vocab], or float64 for a float64 model.
         """
 
     def first_position(self, *inputs: Any) -> int:

@@ -12,8 +12,8 @@ The rule, for each array:
   numbers   the last axis is reversed
 
 If this leaves an array unchanged (one element in the last axis, or a constant), integers above 0
-are decreased by 1, and other numbers are halved. Models for which this rule gives meaningless
-inputs define `second_inputs(*inputs)`.
+are decreased by 1, and other numbers are halved. Masks stay unchanged then. Models for which this
+rule gives meaningless inputs define `second_inputs(*inputs)`.
 
 An output may still be unchanged, e.g. a mean over the last axis. Then further inputs are tried:
 elements in another order, numbers of another scale, and elements drawn with repetition. All keep
@@ -123,7 +123,7 @@ def _is_mask(values: Array) -> bool:
 
 def _shortened(mask: Array) -> Array:
     """Returns a mask without the last 1 of each row that has two or more."""
-    if not mask.ndim:
+    if not (mask.ndim and mask.size):
         return mask
     rows = mask.reshape(-1, mask.shape[-1]).copy()
     for row in rows:

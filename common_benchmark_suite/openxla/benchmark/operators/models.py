@@ -58,11 +58,9 @@ class OperatorModel(shared_model.ArchitectureModel):
         from openxla.benchmark.models.second_input import changed
 
         given, cotangents = self.split(inputs)
-        if self.operator.second_inputs is not None:
-            own = self.operator.second_inputs(*given)
-        else:
-            own = [changed(value) for value in given]
-        return [*own, *(changed(value) for value in cotangents)]
+        own = self.operator.second_inputs
+        second = map(changed, given) if own is None else own(*given)
+        return [*second, *map(changed, cotangents)]
 
     def split(self, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Returns the inputs of the operator, and the cotangents of its results."""

@@ -83,7 +83,7 @@ class Architecture(abc.ABC):
         return tensor
 
     def generates(self, parameters: Parameters) -> bool:
-        """Returns whether the model continues prompts, like `generation.GenerationModel`.
+        """Returns whether the model continues prompts, like `model_interfaces.GenerationModel`.
 
         Its outputs are then tokens, i32[batch, new], and their logits; the parameter
         `max_new_tokens` gives their number.

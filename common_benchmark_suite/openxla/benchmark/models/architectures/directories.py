@@ -24,6 +24,8 @@ TOKENIZER_FILE = "tokenizer.json"
 _MOST_BYTES = 2**24  # limit on a configuration, which may list a label for each of 100,000 classes
 # A size without a default: transformers' default is one model's size among many.
 _NEEDED: Any = object()
+# Some configurations list height and width; ours compute only squares.
+_SQUARE = ("image_size", "patch_size")
 _Config = Mapping[str, Any]
 
 
@@ -46,6 +48,8 @@ class Rule:
 
     def config(self, given: _Config) -> _Config | str:
         """Returns the configuration with our keys, or the reason why it is not supported."""
+        if given.get("quantization_config"):
+            return "its weights are quantised"
         for key, expected in self.fixed.items():
             if given.get(key, expected) != expected:
                 return f"{key} is {given[key]!r}, but the suite supports only {expected!r}"
@@ -58,6 +62,8 @@ class Rule:
                 return f"{key} is missing"
             if value is None:
                 value = usual(given) if callable(usual) else usual
+            if key in _SQUARE and type(value) is not int:
+                return f"{key} is {value!r}, but the suite supports only a single integer"
             config[key] = value
         return config
 
@@ -295,12 +301,9 @@ def config_of(directory: str, architecture: str) -> Mapping[str, Any]:
 def _config_of(directory: str, architecture: str, _: int) -> Mapping[str, Any]:
     given = read_config(Path(directory))
     rule = RULES.get(given["model_type"])
-    known = rule is not None and rule.architecture == architecture
-    config = (
-        rule.config(given)
-        if rule and known
-        else f"model_type {given['model_type']} is not {architecture}"
-    )
+    config: _Config | str = f"model_type {given['model_type']} is not {architecture}"
+    if rule and rule.architecture == architecture:
+        config = rule.config(given)
     if isinstance(config, str):
         raise DefinitionError(f"{directory}: {config}")
     return config
@@ -318,9 +321,7 @@ def weight_files(directory: Path) -> list[Path]:
     if not index.is_file():
         raise DefinitionError(f"{directory} has neither {WEIGHTS_FILE} nor {INDEX_FILE}")
     try:
-        names = sorted(
-            {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
-        )
+        names = sorted(set(map(str, json.loads(index.read_bytes())["weight_map"].values())))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{index} has no weight_map: {error}") from error
     if outside := [name for name in names if Path(name).name != name]:

@@ -10,7 +10,7 @@ from openxla.benchmark.models.architectures.gpt2 import Gpt2
 class Gpt2Pipeline(Gpt2):
     """Input: input_ids i32[batch, seq].
 
-    Outputs: see `generation.GenerationModel.generate`. Weights as in `Gpt2`.
+    Outputs: see `model_interfaces.GenerationModel.generate`. Weights as in `Gpt2`.
     """
 
     name = "gpt2_pipeline"

@@ -11,7 +11,7 @@ from openxla.benchmark.models.architectures.t5 import T5
 class T5ForCondGen(T5):
     """Inputs: input_ids and attention_mask, i32[batch, seq].
 
-    Outputs: see `generation.GenerationModel.generate`. Weights as in `T5`.
+    Outputs: see `model_interfaces.GenerationModel.generate`. Weights as in `T5`.
     """
 
     name = "t5_for_cond_gen"

@@ -70,7 +70,8 @@ def as_tensor(value: Any) -> torch.Tensor:
     """
     if isinstance(value, torch.Tensor):
         return value
-    array = np.ascontiguousarray(value)
+    # `np.ascontiguousarray` would add a dimension to a scalar.
+    array = np.asarray(value, order="C")
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array if array.flags.writeable else array.copy())

@@ -7,8 +7,8 @@ The first file is published; the second only exists after the suite has converte
 no framework, because identities of workloads are computed from definitions alone.
 
 <root>/tflite/<JAX model>-<precision>-<digest>/   files converted by the suite, named after
-model_int8.tflite                             a digest of everything that affects their bytes
-manifest.json
+    model_int8.tflite                             a digest of everything that affects their bytes
+    manifest.json
 <root>/published/<host>/<path of the URL>         published files, which users put there
 """
 

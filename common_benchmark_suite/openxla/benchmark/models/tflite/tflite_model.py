@@ -17,7 +17,9 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import digest_of
 from openxla.benchmark.models.tflite import conversion, files
 
-_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.shared_model")
+# By name: importing them would import TensorFlow.
+_PARTS = [f"openxla.benchmark.models.tf.{part}" for part in ("keras_model", "layers", "operations")]
+_CONVERTERS = (conversion.__name__, shared_model.__name__, *_PARTS)
 
 
 class TfLiteModel(shared_model.ArchitectureModel):
