@@ -356,7 +356,7 @@ class Backend(abc.ABC):
     """Brings one model from its definition to device-resident execution.
 
     The worker calls, in this order: `load`, `compile`, then `dispatch` and `synchronize`
-    repeatedly, `fetch` if it needs the outputs, and `facts` at the end.
+    repeatedly. It calls `fetch` and `facts` after the first run and after the last timed run.
 
     Attributes:
       takes_definition: whether `load` takes a `ModelDefinition` instead of a model. The worker
@@ -402,6 +402,12 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def synchronize(self, outputs: Any) -> None:
         """Waits until the outputs are complete on the device."""
+
+    def iterate(self) -> None:
+        """Runs an iteration to its end; never timed as a sample."""
+        if self.rewind is not None:
+            self.rewind()
+        self.synchronize(self.dispatch())
 
     @abc.abstractmethod
     def fetch(self, outputs: Any) -> list[Any]:

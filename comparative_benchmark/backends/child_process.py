@@ -44,7 +44,10 @@ class Channel:
 
     @contextmanager
     def unsupported_if_killed(self, reason: str) -> Iterator[None]:
-        """Reports a kill by a signal as missing support; `{signal}` in `reason` is its number."""
+        """Reports a kill by a signal as missing support; `{signal}` in `reason` is its number.
+
+        SIGKILL is still reported as a lack of memory.
+        """
         self.send(if_killed=reason)
         yield
         self.send(if_killed=None)
@@ -75,7 +78,7 @@ def call(
     with os.fdopen(receiving, encoding="utf-8") as lines, ExitStack() as current:
         try:
             process = subprocess.Popen(
-                # Keep the current directory off the path, as in `run.session`.
+                # Keep the current directory off the path, as in `engine.session`.
                 [
                     *(sys.executable, "-P", "-m", _MODULE),
                     *(str(sending), function, json.dumps(dict(arguments))),
@@ -107,10 +110,10 @@ def _answer(said: Mapping[str, Any], status: int, name: str) -> Any:
         error = _ERRORS.get(told["kind"], RuntimeError)(told["message"])
         error.add_note(f"In {name}:\n{told['traceback']}")
         raise error
-    if status < 0 and (reason := said.get("if_killed")):
-        raise UnsupportedError(reason.format(signal=-status))
     if status == -signal.SIGKILL:
         raise MemoryError(f"{name} was killed, probably because memory ran out")
+    if status < 0 and (reason := said.get("if_killed")):
+        raise UnsupportedError(reason.format(signal=-status))
     if status or "answer" not in said:
         how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with code {status}"
         raise RuntimeError(f"{name} {how}; see the end of the log file")

@@ -7,6 +7,7 @@ of its module contains `run.py.txt`, the template of the script that runs the pr
 
 import hashlib
 import json
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from comparative_benchmark.backends.api import (
     Array,
     BackendContext,
     ModelDefinition,
+    UnsupportedError,
+    backends,
     installed_versions,
     load_object,
     untimed,
@@ -67,6 +70,17 @@ def unpack(files: Sequence[Path], target: Path) -> list[int | None]:
     archives.unpack(by_ending["tgz"], target)
     places: list[int | None] = json.loads(by_ending["json"].read_text(encoding="utf-8"))["inputs"]
     return places
+
+
+def write_onnx(model: Any, work_dir: Path, inputs: Sequence[Array]) -> list[Path]:
+    """Writes a user's ONNX model to a new folder, and returns the file and its weight files.
+
+    The weight files may be links to the user's own. A backend that wrote a file of the same name
+    next to them would overwrite the user's weights.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="onnx-", dir=work_dir))
+    written: list[Path] = model.write_onnx(folder, inputs)
+    return written
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -202,8 +216,15 @@ def export(
       `exported`, an `Exported` as JSON; `versions` of the packages that its script needs.
 
     Raises:
-      UnsupportedError: the backend does not support such a model, or cannot export it.
+      UnsupportedError: the backend does not support such a model, or cannot export it; or the
+        options include a recipe, which exporters would leave out.
     """
+    known = {name for info in backends().values() for one in info.compilers for name in one.options}
+    if recipes := sorted(set(context["options"]) - known):
+        raise UnsupportedError(
+            f"reproducers do not include recipes ({', '.join(recipes)}): measure the case without "
+            "the recipe, and export that result"
+        )
     task = ExportTask(
         context=BackendContext.read(context, untimed),
         definition=ModelDefinition(**definition),

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 import psutil
 
+_PAGE_CACHE = ("active_file", "inactive_file")
 _TOPOLOGY = "sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
 
 
@@ -49,11 +50,25 @@ def spread(cpus: Iterable[int], root: Path = Path("/")) -> list[int]:
 def free_bytes() -> int:
     """Returns the available memory of the machine, or of the container's limit if lower."""
     free: int = psutil.virtual_memory().available
-    with contextlib.suppress(OSError, ValueError):  # no cgroups of version 2, or no limit
-        maximum = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        free = min(free, int(maximum) - used)
-    return free
+    room = container_free_bytes()
+    return free if room is None else min(free, room)
+
+
+def container_free_bytes(root: Path = Path("/")) -> int | None:
+    """Returns the available memory of the container; None without a limit or cgroups version 2.
+
+    The kernel counts the page cache as used, but frees it when memory is needed.
+
+    Args:
+      root: directory that contains `sys`.
+    """
+    group = root / "sys/fs/cgroup"
+    with contextlib.suppress(OSError, ValueError):
+        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
+        rows = map(str.split, (group / "memory.stat").read_text().splitlines())
+        cached = sum(int(size) for name, size in rows if name in _PAGE_CACHE)
+        return limit - used + cached
+    return None
 
 
 # Users override NVIDIA's libraries with it, whatever a program requests: 1 allows TF32, 0 forbids

@@ -216,7 +216,7 @@ def _normalised(name: str) -> str:
 
 
 def is_installed(module: str) -> bool:
-    """Returns whether a module can be found, without importing it."""
+    """Returns whether a module can be found; imports its parent packages, but not the module."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):

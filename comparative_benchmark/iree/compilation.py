@@ -6,7 +6,6 @@ model's module has imported it. A reproducer is the MLIR input of the compiler, 
 an archive of parameters.
 """
 
-import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -137,7 +136,7 @@ def _from_onnx(
     from comparative_benchmark.iree import onnx_import
 
     with context.phase("load"):
-        path, *_ = model.write_onnx(context.work_dir, inputs)
+        path, *_ = exported_programs.write_onnx(model, context.work_dir, inputs)
     with context.phase("lower"):
         return onnx_import.from_onnx(path)
 
@@ -201,7 +200,7 @@ def export_reproducer(task: ExportTask) -> Exported:
 
 
 def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[Command, ...]:
-    cpus = sorted(os.sched_getaffinity(0))[: task.context.threads]
+    cpus = runtime.pinned_cpus(task.context.threads)
     run = (
         *("--module=model.vmfb", "--parameters=model=weights.irpa", *profiler.device_flags(cpus)),
         f"--function={ENTRY}",

@@ -13,6 +13,8 @@ from typing import Any
 import attrs
 import numpy.typing as npt
 
+from comparative_benchmark.backends.api import UnsupportedError
+
 Capability = tuple[int, int]
 
 # Targets that the compiler of IREE 3.13 accepts; it refuses e.g. sm_90, sm_100 and sm_103.
@@ -119,7 +121,15 @@ _LETTERS = {"f": "f", "i": "i", "u": "i"}
 
 
 def type_of(value: npt.NDArray[Any]) -> str:
-    """Returns shape and element type of an array in IREE's notation, e.g. `1x8xbf16`."""
+    """Returns shape and element type of an array in IREE's notation, e.g. `1x8xbf16`.
+
+    Raises:
+      UnsupportedError: the type is not in the table, e.g. a complex type.
+    """
     dtype = value.dtype
+    if dtype.name not in _TYPES and dtype.kind not in _LETTERS:
+        raise UnsupportedError(
+            f"IREE cannot read weights or inputs of type {dtype.name} here: choose another backend"
+        )
     kind = _TYPES.get(dtype.name) or f"{_LETTERS[dtype.kind]}{dtype.itemsize * 8}"
     return "".join(f"{size}x" for size in value.shape) + kind

@@ -51,7 +51,7 @@ class ImportedProgram:
     Attributes:
         mlir: the module as MLIR bytecode, without weights. Holds source locations, so that the
             compiler's diagnostics name the model's line; not a fingerprint across machines.
-        input_type: the dialect it is written in, "stablehlo" or "torch".
+        input_type: the dialect it is written in, "stablehlo", "torch" or "onnx".
         parameters: archive key to weight, any shape including 0-d, bfloat16 as `ml_dtypes`. May
             share memory with the model it came from.
     """
@@ -140,7 +140,7 @@ def compile_program(
         output: where to write; replaced as a whole, and left alone if compilation fails.
         data_tiling: whether weights and activations are packed for the matrix kernels; weights are
             packed once, at load time.
-        device: "local" for the CPU, "cuda" for NVIDIA GPUs, with the flags of `cuda.compile_flags`.
+        device: "local" for the CPU; "cuda" for NVIDIA GPUs, with `conventions.cuda_flags` as extra.
         target_cpu: LLVM name, or "host"; ignored on other devices.
         extra_flags: appended, so they win over the flags above.
 

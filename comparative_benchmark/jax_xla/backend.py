@@ -170,12 +170,8 @@ def write_profile(backend: Backend, directory: Path, iterations: int, hlo: str) 
             with jax.profiler.StepTraceAnnotation("iteration", step_num=index):
                 backend.synchronize(backend.dispatch())
     stack = f"JAX {jax.__version__}"
-    files = operator_profile.take_files(
-        scratch,
-        directory,
-        {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"},
-        stack=stack,
-    )
+    planes = {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
+    files = operator_profile.take_files(scratch, directory, planes, stack=stack)
     events = operator_profile.read_trace(files[0])
     profile = operator_profile.profile_of(events, hlo, stack=stack, iterations=iterations)
     return [*files, operator_profile.write(profile, directory)]
@@ -384,13 +380,7 @@ class JaxXla(Backend):
         """See `Backend.compiled_shares`; only callbacks run Python code in a program."""
         if self._callbacks is None or not self._callbacks.names:
             return {}
-
-        def iterate() -> None:
-            if self.rewind is not None:
-                self.rewind()
-            self.synchronize(self.dispatch())
-
-        share = self._callbacks.compiled_share(iterate)
+        share = self._callbacks.compiled_share(self.iterate)
         if share < LEAST_COMPILED:
             names = ", ".join(sorted(set(self._callbacks.names)))
             raise UnsupportedError(

@@ -271,7 +271,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         outputs = as_tuple(jax.jit(apply)(wide_params, *wide_inputs))
         truth = [np.asarray(value) for value in outputs]
     for value in truth:
-        if value.dtype.kind == "f" and value.dtype != np.float64:
+        # The kind of bfloat16 is V.
+        if "float" in value.dtype.name and value.dtype != np.float64:
             raise TypeError(
                 f"the model computes in {value.dtype} instead of float64; define `params` and "
                 "`apply(params, *inputs)` so that they follow the type of their arguments"

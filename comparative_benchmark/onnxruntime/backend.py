@@ -14,7 +14,12 @@ from comparative_benchmark.backends.api import (
     OutputRule,
     UnsupportedError,
 )
-from comparative_benchmark.backends.exported_programs import Exported, ExportTask, joint_digest
+from comparative_benchmark.backends.exported_programs import (
+    Exported,
+    ExportTask,
+    joint_digest,
+    write_onnx,
+)
 from comparative_benchmark.backends.frameworks import torch_export
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.recipes import chosen_among
@@ -61,7 +66,7 @@ def export_reproducer(task: ExportTask) -> Exported:
 
 def _copy(model: Any, task: ExportTask) -> list[str]:
     """Copies a user's file; returns the names of the files with its weights."""
-    path, *beside = model.write_onnx(task.context.work_dir, task.inputs)
+    path, *beside = write_onnx(model, task.context.work_dir, task.inputs)
     shutil.copyfile(path, task.directory / "model.onnx")
     names = [str(file.relative_to(path.parent)) for file in beside]
     for file, name in zip(beside, names, strict=True):
@@ -191,11 +196,16 @@ class OnnxRuntime(ResidentBackend):
 
     def _export(self) -> GenerationPlan | None:
         """Writes the ONNX files; returns how to call the graphs, if there are two."""
+        is_file = hasattr(self._model, "write_onnx")
+        if self._recipe is not None and (is_file or self.context.exported):
+            raise UnsupportedError(
+                "recipes apply to models, not to exported programs: omit the recipe"
+            )
         if self.context.exported:
             # The weights are in a second file.
             self._paths = [p for p in self.context.exported["onnx"] if p.suffix == ".onnx"]
             return None
-        if hasattr(self._model, "write_onnx"):
+        if is_file:
             self._take_file()
             return None
         # Imports PyTorch, which only this branch needs.
@@ -215,11 +225,9 @@ class OnnxRuntime(ResidentBackend):
     def _take_file(self) -> None:
         """Takes a user's ONNX file, with shapes for the inputs."""
         with self.context.phase("load"):
-            written = self._take_model().write_onnx(self.context.work_dir, self._arrays)
+            written = write_onnx(self._take_model(), self.context.work_dir, self._arrays)
             self._paths, self._data_files = written[:1], written[1:]
             self._types = frozenset(value.dtype.name for value in self._arrays)
-            if self._recipe is not None:
-                raise UnsupportedError("recipes apply to models, not to exported program files")
 
     def _options(self) -> ort.SessionOptions:
         return session.options(self.context.compiler, self.context.threads)

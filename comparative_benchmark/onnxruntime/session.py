@@ -45,16 +45,14 @@ _LIMITS: Mapping[str, str] = {
     "opset": r"Opset (?P<own>\d+) is under development.* is till opset (?P<limit>\d+)",
 }
 # Element types by ONNX Runtime's names, with the numbers of ONNX (`TensorProto.DataType`).
+_SAME_NAMES = (
+    *(("uint8", 2), ("int8", 3), ("uint16", 4), ("int16", 5), ("int32", 6), ("int64", 7)),
+    *(("bool", 9), ("float16", 10), ("double", 11), ("uint32", 12), ("uint64", 13)),
+)
 _TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
     "tensor(float)": (np.dtype(np.float32), 1),
-    "tensor(uint8)": (np.dtype(np.uint8), 2),
-    "tensor(int8)": (np.dtype(np.int8), 3),
-    "tensor(int32)": (np.dtype(np.int32), 6),
-    "tensor(int64)": (np.dtype(np.int64), 7),
-    "tensor(bool)": (np.dtype(np.bool_), 9),
-    "tensor(float16)": (np.dtype(np.float16), 10),
-    "tensor(double)": (np.dtype(np.float64), 11),
     "tensor(bfloat16)": (np.dtype(ml_dtypes.bfloat16), 16),
+    **{f"tensor({name})": (np.dtype(name), number) for name, number in _SAME_NAMES},
 }
 # Alignment of ONNX Runtime's own allocator.
 _ALIGNMENT = 64
@@ -296,11 +294,7 @@ def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
         f"ONNX Runtime {ort.__version__}",
         ("operator", "node"),
         [
-            (
-                event["args"]["op_name"],
-                event["name"].removesuffix("_kernel_time"),
-                event["dur"],
-            )
+            (event["args"]["op_name"], event["name"].removesuffix("_kernel_time"), event["dur"])
             for event in nodes
         ],
         runs,

@@ -314,16 +314,19 @@ class OpenVino(ResidentBackend):
 
     def _check_precision(self) -> None:
         """Raises UnsupportedError if the model is computed in another type without an option."""
-        if self.context.options:
+        if {WIDENED, DEFAULT_PRECISION} & set(self.context.options):
             return
         wanted = self._element_type
         for compiled in self._compiled:
             got = program.precision_of(compiled)
-            if got == wanted and not program.runs_products_in(program.executed(compiled), wanted):
+            # A recipe gives products other types.
+            is_plain = got == wanted and self._recipe is None
+            if is_plain and not program.runs_products_in(program.executed(compiled), wanted):
                 got = "f32"
             if got != wanted:
+                options = "+".join((self.context.compiler, *self.context.options, WIDENED))
                 raise UnsupportedError(
                     f"OpenVINO {VERSION} has no {wanted} kernels for this CPU and would "
                     f"compute this model in {got}: measure the fp32 model, or choose "
-                    f"openvino:{self.context.compiler}+{WIDENED}, which allows this"
+                    f"openvino:{options}, which allows this"
                 )

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,10 +68,12 @@ def write(
 
 
 def _from_onnx(model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer) -> Any:
-    with phase("load"):
-        path, *_ = model.write_onnx(directory, inputs)
-    with phase("lower"), torch_export.refusing("OpenVINO's front end for ONNX"):
-        return _name_ports(ov.convert_model(path))
+    # A folder that is not in a reproducer; for the reason, see `exported_programs.write_onnx`.
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        with phase("load"):
+            path, *_ = model.write_onnx(Path(folder), inputs)
+        with phase("lower"), torch_export.refusing("OpenVINO's front end for ONNX"):
+            return _name_ports(ov.convert_model(path))
 
 
 def _from_tflite(model: Any, inputs: Sequence[Array]) -> Any:

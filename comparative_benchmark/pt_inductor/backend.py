@@ -355,6 +355,7 @@ class PtInductor(Backend):
             cuda.forget_graphs()
         counters.clear()
         clear_compilation_metrics()
+        PyCodeCache.cache_clear()  # the digest covers all modules
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
         """See `Backend.updated`; runs the last call of a step."""
@@ -390,13 +391,7 @@ class PtInductor(Backend):
         """See `Backend.compiled_shares`; a loop that calls compiled parts has no minimum share."""
         if self.compiled_calls is None:
             return {}
-
-        def iterate() -> None:
-            if self.rewind is not None:
-                self.rewind()
-            self.synchronize(self.dispatch())
-
-        shares = dynamo.measure_shares(self.compiled_calls, iterate, self._wait)
+        shares = dynamo.measure_shares(self.compiled_calls, self.iterate, self._wait)
         share = shares["compiled_share"]
         if share < LEAST_COMPILED and not isinstance(self._model, GenerationModel):
             raise UnsupportedError(

@@ -51,9 +51,10 @@ class AotProgram:
         with context.phase("load"):
             before = set(_extracted())
             model = torch._inductor.aoti_load_package(str(self._package))  # noqa: SLF001
-            # The libraries stay mapped, and the worker exits without running their destructors.
-            for extracted in set(_extracted()) - before:
-                shutil.rmtree(extracted, ignore_errors=True)
+            self._unpacked = set(_extracted()) - before
+            # On a GPU, the first run loads kernels from there.
+            if context.device.accelerator_type == "cpu":
+                self._remove_unpacked()
         # The model's own call parses its signature from JSON each time.
         self._run = model.loader.run
 
@@ -63,7 +64,8 @@ class AotProgram:
         return outputs
 
     def describe(self, facts: BackendFacts) -> None:
-        """Records facts about the package."""
+        """Records facts about the package; called after the first run."""
+        self._remove_unpacked()
         facts.weights = "parameters"
         facts.not_measurable = ("lower",)
         facts.artifact_sha256 = _digest(self._package)
@@ -73,6 +75,11 @@ class AotProgram:
         )
         facts.notes["weights"] = "in the package; small or constant ones are in the generated code"
         facts.notes["cache"] = "Inductor does not cache programs that it compiles ahead of time"
+
+    def _remove_unpacked(self) -> None:
+        # The libraries stay mapped, and the worker exits without running their destructors.
+        for folder in self._unpacked:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _check_outputs(exported: Any) -> None:

@@ -1,8 +1,8 @@
 """Recipes of a PyTorch model: applied by torchao to its linear layers, or repeated in a plain run.
 
-torchao silently skips a layer that a recipe does not fit. So each layer is checked afterwards: the
-class of its weight, and the bytes that it holds. A plain run rounds as a recipe does, so that its
-noise is known.
+torchao silently skips a layer that a recipe does not fit. So the class of each layer's weight is
+checked afterwards, and the bytes of all weights are recorded. A plain run rounds as a recipe does,
+so that its noise is known.
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -126,7 +126,9 @@ def _as_linear(root: torch.nn.Module) -> None:
     """Replaces transformers' `Conv1D`, a linear layer whose weight is transposed."""
     for parent in list(root.modules()):
         for name, part in list(parent.named_children()):
-            if type(part).__name__ != "Conv1D":
+            kind = type(part)
+            is_theirs = kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.")
+            if not is_theirs or part.weight.ndim != 2:
                 continue
             layer = torch.nn.Linear(*part.weight.shape, dtype=part.weight.dtype, device="meta")
             layer.weight = torch.nn.Parameter(part.weight.data.T.contiguous(), requires_grad=False)

@@ -74,7 +74,7 @@ class CacheUse:
     Attributes:
       hits: 1 if the program was cached.
       misses: number of programs that were compiled and written.
-      size_bytes: size of what was loaded or written.
+      size_bytes: size of what was loaded or written; None if one of several files was loaded.
     """
 
     hits: int | None = None
@@ -88,6 +88,7 @@ class PersistentCache:
     def __init__(self) -> None:
         match = _FLAG.search(os.environ.get("TF_XLA_FLAGS", ""))
         self._directory = Path(match[1]) if match else None
+        self._was_empty = not self.files()
 
     def files(self) -> Files:
         """Returns the files in the cache."""
@@ -99,16 +100,18 @@ class PersistentCache:
     def use_since(self, before: Files) -> CacheUse:
         """Returns the cache use of one compilation that began with these files in the cache.
 
-        Unknown if the cache is empty: it is off, or it cannot hold the program.
+        Unknown if the cache is empty, or was empty at first and did not gain the program: it is
+        off, or it cannot hold the program.
         """
         after = self.files()
         written = [path for path, state in after.items() if before.get(path) != state]
-        if not after:
+        if not after or (self._was_empty and not written):
             return CacheUse()
+        used = written or (after if len(after) == 1 else ())
         return CacheUse(
             hits=int(not written),
             misses=len(written),
-            size_bytes=sum(path.stat().st_size for path in written or after),
+            size_bytes=sum(path.stat().st_size for path in used) if used else None,
         )
 
 
@@ -397,10 +400,8 @@ class TfXla(Backend):
     def host_settings(self) -> HostSettings:
         """Returns the sizes of its pools, by thread names; Grappler's threads have none."""
         if self.context.compiler == "xla":
-            threads, told_by = (
-                pool_size(xla_executables.POOL),
-                f"threads named {xla_executables.POOL}",
-            )
+            threads = pool_size(xla_executables.POOL)
+            told_by = f"threads named {xla_executables.POOL}"
         else:
             # TensorFlow returns 0 if the environment sets the number.
             asked = tf.config.threading.get_intra_op_parallelism_threads()

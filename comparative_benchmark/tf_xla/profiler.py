@@ -51,12 +51,8 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
                 backend.synchronize(backend.dispatch())
     finally:
         tf.profiler.experimental.stop()
-    [space_file] = operator_profile.take_files(
-        scratch,
-        directory,
-        {"*.xplane.pb": "tensorflow.xplane.pb"},
-        stack=stack,
-    )
+    planes = {"*.xplane.pb": "tensorflow.xplane.pb"}
+    [space_file] = operator_profile.take_files(scratch, directory, planes, stack=stack)
     trace = directory / "trace.json.gz"
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
     events = list(trace_events(space))

@@ -164,7 +164,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         wide = [tf.cast(x, tf.float64) if x.dtype.is_floating else x for x in tensors]
         truth = _run(model.as_float64(), wide)
     for value in truth:
-        if value.dtype.kind == "f" and value.dtype.itemsize < tf.float64.size:
+        # The kind of bfloat16 is V.
+        if "float" in value.dtype.name and value.dtype != np.float64:
             raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
     return truth, same_type
 

@@ -200,8 +200,8 @@ def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, An
 def export_reproducer(task: ExportTask) -> Exported:
     """Writes `model.tflite`."""
     context = task.context
-    uses_xnnpack = "no-xnnpack" not in context.options
-    file = _file(task, uses_xnnpack)
+    uses_xnnpack = _uses_xnnpack(context)
+    file = _file(task)
     shutil.copyfile(file["path"], task.directory / "model.tflite")
     resolver = "AUTO" if uses_xnnpack else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
     return Exported(
@@ -230,7 +230,20 @@ def _changes(file: Mapping[str, Any]) -> Iterator[str]:
         yield f"Changed by the conversion: {name}, {value}."
 
 
-def _file(task: ExportTask, uses_xnnpack: bool) -> Mapping[str, Any]:
+def _uses_xnnpack(context: BackendContext) -> bool:
+    return "no-xnnpack" not in context.options
+
+
+def _export(
+    definition: ModelDefinition, inputs: Sequence[Array], context: BackendContext
+) -> dict[str, Any]:
+    xnnpack = _uses_xnnpack(context)
+    return export_file(
+        definition, inputs, context.compiler, context.work_dir, context.phase, xnnpack=xnnpack
+    )
+
+
+def _file(task: ExportTask) -> Mapping[str, Any]:
     """Returns the result of the conversion, or the file's facts if LiteRT cannot run it.
 
     The conversion writes the file before it tries to run it, so a reproducer can include it.
@@ -240,14 +253,7 @@ def _file(task: ExportTask, uses_xnnpack: bool) -> Mapping[str, Any]:
     """
     context = task.context
     try:
-        return export_file(
-            task.definition,
-            task.inputs,
-            context.compiler,
-            context.work_dir,
-            context.phase,
-            xnnpack=uses_xnnpack,
-        )
+        return _export(task.definition, task.inputs, context)
     except UnsupportedError as error:
         path = context.work_dir / "model.tflite"
         if not path.is_file():
@@ -289,7 +295,7 @@ class TfLite(Backend):
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
-        self._uses_xnnpack = "no-xnnpack" not in context.options
+        self._uses_xnnpack = _uses_xnnpack(context)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Keeps definition and inputs for `compile`: there is no program to hold them yet."""
@@ -315,14 +321,7 @@ class TfLite(Backend):
             ((path,),) = context.exported.values()
             precision = BACKEND.compiler(context.compiler).precision or "fp32"
             return {**described(path, precision), "origin": "published", "versions": {}}
-        return export_file(
-            self._definition,
-            self._arrays,
-            context.compiler,
-            context.work_dir,
-            context.phase,
-            xnnpack=self._uses_xnnpack,
-        )
+        return _export(self._definition, self._arrays, context)
 
     def _load_program(self, path: Path) -> Program:
         try:

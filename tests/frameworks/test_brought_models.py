@@ -497,6 +497,7 @@ from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.engine.worker.executor import Executor
 backend, target = sys.argv[1:]
 sys.path.insert(0, target)
+sys.modules.pop("own_model", None)
 answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path="own_model", parameters={}, reference=get_backend(backend).reference,
     directory=target)})
@@ -513,6 +514,25 @@ pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
             "apply(params, *inputs)",
         ),
         ("tf_xla", "tensorflow", "import tensorflow as tf; return tf.tanh(x)", "as_float64()"),
+        # NumPy does not count bfloat16 among the floating-point types.
+        (
+            *("jax_xla", "jax"),
+            "import jax.numpy as jnp; return jnp.tanh(x).astype(jnp.bfloat16)",
+            "computes in bfloat16",
+        ),
+        (
+            *("tf_xla", "tensorflow"),
+            (
+                "import tensorflow as tf; return tf.cast(tf.tanh(x), tf.bfloat16)\n"
+                "    def as_float64(self): return self"
+            ),
+            "computes in bfloat16",
+        ),
+        (
+            *("pt_inductor", "torch"),
+            "import torch; return (x @ torch.eye(4)).to(torch.bfloat16)",
+            "forward computes in float32",
+        ),
     ],
 )
 def test_a_model_of_another_package_may_lack_a_float64_run(

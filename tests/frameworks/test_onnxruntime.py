@@ -1,6 +1,8 @@
 """ONNX Runtime: the types that it computes in, the identity of its graphs, and tiny models."""
 
 import json
+import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,12 +16,16 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from comparative_benchmark.backends.api import (  # noqa: E402
     BackendContext,
+    ModelDefinition,
     UnsupportedError,
+    get_backend,
+    load_object,
     untimed,
 )
+from comparative_benchmark.backends.exported_programs import ExportTask  # noqa: E402
 from comparative_benchmark.backends.resident_programs import SingleProgram  # noqa: E402
 from comparative_benchmark.onnxruntime import backend, graph, session  # noqa: E402
-from openxla.benchmark import devices  # noqa: E402
+from openxla.benchmark import devices, user_models  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -83,6 +89,112 @@ def test_allocated_outputs_have_memory_of_their_own(tmp_path):
     bound = SingleProgram(program, [np.full(SHAPE, 1, np.float32)])
     bound.run()
     assert bound.fetch()[0].max() == 2
+
+
+@pytest.mark.parametrize(
+    "kind", [TensorProto.UINT16, TensorProto.INT16, TensorProto.UINT32, TensorProto.UINT64]
+)
+def test_outputs_of_all_integer_types_are_returned(tmp_path, kind):
+    kinds = {"x": TensorProto.FLOAT, "y": kind}
+    model = _model([_node("Cast", ["x"], "y", to=kind)], kinds)
+    model.ir_version, model.opset_import[0].version = 10, 21
+    onnx.save(model, tmp_path / "model.onnx")
+    options = session.options("default", 1)
+    opened = session.open_session(tmp_path / "model.onnx", "cpu", options)
+    single = SingleProgram(session.SessionProgram(opened, "cpu"), [np.full(SHAPE, 3, np.float32)])
+    single.run()
+    (found,) = single.fetch()
+    assert found.dtype == helper.tensor_dtype_to_np_dtype(kind)
+    assert (found == 3).all()
+
+
+def _context(work_dir, compiler="default", options=(), exported=()):
+    return BackendContext(
+        compiler=compiler,
+        options=options,
+        device=devices.HOST_CPU,
+        threads=1,
+        work_dir=work_dir,
+        phase=untimed,
+        exported=dict(exported),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "exported"),
+    [
+        (SimpleNamespace(write_onnx=None), {}),
+        (SimpleNamespace(module_path="of a case"), {"onnx": (Path("model.onnx"),)}),
+    ],
+)
+def test_a_recipe_is_not_dropped_for_a_program_that_is_a_file(tmp_path, model, exported):
+    made = backend.OnnxRuntime(_context(tmp_path, options=("int8dq-tensor",), exported=exported))
+    made.load(model, [])
+    with pytest.raises(UnsupportedError, match="not to exported programs: omit the recipe"):
+        made.compile()
+
+
+@pytest.mark.parametrize(
+    ("package", "compiler", "weights"),
+    [("onnxruntime", "default", "optimized.onnx.data"), ("openvino", "latency", "model.bin")],
+)
+def test_a_users_weights_are_kept_whatever_their_file_is_called(
+    tmp_path, package, compiler, weights
+):
+    pytest.importorskip(package)
+    info, folder = get_backend(package), tmp_path / "user"
+    folder.mkdir()
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 64]) for name in "xy")
+    weight = numpy_helper.from_array(np.eye(64, dtype=np.float32) * 2, "w")
+    built = helper.make_graph([_node("MatMul", ["x", "w"], "y")], "graph", [x], [y], [weight])
+    model = helper.make_model(built, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
+    file = folder / "net.onnx"
+    onnx.save_model(model, str(file), save_as_external_data=True, location=weights)
+    with (folder / weights).open("ab") as more:
+        more.write(b"and what no copy of the weights would hold")
+    content = (folder / weights).read_bytes()
+    wanted = user_models.ModelOptions(inputs=("f32[3,64]",))
+    (case,) = user_models.find_cases(str(file), wanted).cases
+    definition, inputs = ModelDefinition.of(case.model), (np.ones((3, 64), np.float32),)
+
+    context = _context(tmp_path / "work", compiler)
+    context.work_dir.mkdir()
+    made = load_object(info.implementation)(context)
+    made.load(definition.create(), inputs)
+    made.compile()
+    (output,) = made.fetch(made.dispatch())
+    np.testing.assert_array_equal(output, np.full((3, 64), 2, np.float32))
+    assert (folder / weights).read_bytes() == content
+
+    directory = tmp_path / "reproducer"
+    directory.mkdir()
+    task = ExportTask(context=context, definition=definition, inputs=inputs, directory=directory)
+    exported = load_object(info.reproducer)(task)
+    assert {path.name for path in directory.iterdir()} == set(exported.files)
+    assert (folder / weights).read_bytes() == content
+
+
+def test_no_graph_of_the_exporter_is_left_when_a_file_is_written(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from comparative_benchmark.backends.frameworks import torch_export, torch_modules
+
+    made, alive = [], []
+
+    class Graph:
+        def __init__(self):
+            self.model = SimpleNamespace(metadata_props={})
+            made.append(weakref.ref(self))
+
+        def save(self, path, external_data):
+            path.touch()
+
+    signature = SimpleNamespace(user_outputs=[])
+    program = SimpleNamespace(graph=SimpleNamespace(nodes=[]), graph_signature=signature)
+    monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: Graph())
+    monkeypatch.setattr(torch_modules, "export_programs", lambda *_: ([program], None))
+    monkeypatch.setattr(torch_export.gc, "collect", lambda: alive.extend(ref() for ref in made))
+    torch_export.write_onnx(None, [], tmp_path, untimed)
+    assert alive == [None]
 
 
 def test_products_between_inserted_casts_are_widened():

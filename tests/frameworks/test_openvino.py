@@ -1,12 +1,16 @@
 """OpenVINO: types that it computes in, and the tiny models through it."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 from framework_process import run_script
 from tests_support import run_cbs
+
+from comparative_benchmark.backends.api import BackendContext, UnsupportedError, untimed
+from openxla.benchmark.devices import HOST_CPU
 
 pytestmark = pytest.mark.frameworks
 pytest.importorskip("comparative_benchmark.openvino.program")
@@ -75,6 +79,43 @@ def test_products_in_another_type_are_found():
     assert program.runs_products_in(mixed, "bf16")
     assert not program.runs_products_in({"FullyConnected": {"f32": 4}}, "bf16")
     assert program.runs_products_in({"Eltwise": {"f32": 1}}, "bf16")
+
+
+PRODUCT = "FullyConnected"
+
+
+@pytest.mark.parametrize(
+    ("options", "got", "layers", "advice"),
+    [
+        ((), "f32", {}, "openvino:latency+widened,"),
+        ((), "bf16", {PRODUCT: {"f32": 1}}, "openvino:latency+widened,"),
+        (("int8wo",), "f32", {}, "openvino:latency+int8wo+widened,"),
+        (("int8wo",), "bf16", {PRODUCT: {"i8": 1}}, None),
+        (("widened", "int8wo"), "f32", {}, None),
+        (("default-precision",), "f32", {}, None),
+    ],
+)
+def test_a_recipe_does_not_allow_another_type(tmp_path, monkeypatch, options, got, layers, advice):
+    from comparative_benchmark.openvino import program
+    from comparative_benchmark.openvino.backend import OpenVino
+
+    context = BackendContext(
+        compiler="latency",
+        options=options,
+        device=HOST_CPU,
+        threads=1,
+        work_dir=tmp_path,
+        phase=untimed,
+    )
+    backend = OpenVino(context)
+    backend._element_type, backend._compiled = "bf16", [None]
+    monkeypatch.setattr(program, "precision_of", lambda _: got)
+    monkeypatch.setattr(program, "executed", lambda _: layers)
+    if advice is None:
+        backend._check_precision()
+    else:
+        with pytest.raises(UnsupportedError, match=re.escape(advice)):
+            backend._check_precision()
 
 
 TINY = (

@@ -230,5 +230,22 @@ with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None
 """
 
 
+def test_only_the_conv1d_of_transformers_is_taken_for_a_linear_layer():
+    torch = pytest.importorskip("torch")
+    from comparative_benchmark.pt_inductor import quantization
+
+    class Conv1D(torch.nn.Module):
+        def __init__(self, *shape):
+            super().__init__()
+            self.weight, self.bias = torch.nn.Parameter(torch.ones(shape)), None
+
+    theirs = type("Conv1D", (Conv1D,), {"__module__": "transformers.pytorch_utils"})
+    layers = {"own": Conv1D(4, 2), "theirs": theirs(4, 2), "other": theirs(4, 2, 3)}
+    root = torch.nn.ModuleDict(layers)
+    quantization._as_linear(root)
+    assert [name for name in layers if root[name] is layers[name]] == ["own", "other"]
+    assert root["theirs"].weight.shape == (2, 4)
+
+
 def test_without_torchao_it_says_what_to_install(recipes_environment):
     run_script(ABSENT, [], recipes_environment, framework="pt with recipes")

@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,6 +93,15 @@ def only(measured, competitor):
         if competitor == f"{record['definition']['backend']}:{record['definition']['compiler']}"
     ]
     return record
+
+
+def test_irees_commands_run_on_the_cpus_of_the_measurement(monkeypatch):
+    from comparative_benchmark.iree import compilation
+
+    monkeypatch.setattr(compilation.runtime, "pinned_cpus", lambda threads: (0, 2)[:threads])
+    task = SimpleNamespace(context=SimpleNamespace(threads=2), inputs=())
+    for command in compilation._commands(task, "onnx", ())[1:]:
+        assert "--task_topology_cpu_ids=0,2" in command.arguments
 
 
 @pytest.mark.parametrize("competitor", BOTH)

@@ -382,11 +382,16 @@ def test_the_cache_tells_hits_from_misses(tmp_path, monkeypatch):
     (tmp_path / "xla" / "one").write_bytes(b"12345")
     assert cache.use_since(before) == CacheUse(hits=0, misses=1, size_bytes=5)
     before = cache.files()
+    assert cache.use_since(before) == CacheUse()  # a cold process has loaded nothing
+    cache = PersistentCache()
     assert cache.use_since(before) == CacheUse(hits=1, misses=0, size_bytes=5)
     # Compiled again, and moved into its place.
     (tmp_path / "new").write_bytes(b"123456")
     (tmp_path / "new").rename(tmp_path / "xla" / "one")
     assert cache.use_since(before) == CacheUse(hits=0, misses=1, size_bytes=6)
+    # Of several programs, the one that was loaded is unknown.
+    (tmp_path / "xla" / "two").write_bytes(b"1234567")
+    assert cache.use_since(cache.files()) == CacheUse(hits=1, misses=0)
     monkeypatch.delenv("TF_XLA_FLAGS")
     assert PersistentCache().use_since({}) == CacheUse()
 

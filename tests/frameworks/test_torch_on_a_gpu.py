@@ -2,6 +2,8 @@
 
 import contextlib
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -10,15 +12,21 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch._dynamo.utils import counters  # noqa: E402
+from torch._inductor.codecache import PyCodeCache  # noqa: E402
 
-from comparative_benchmark.backends.api import BackendContext, UnsupportedError  # noqa: E402
+from comparative_benchmark.backends.api import (  # noqa: E402
+    BackendContext,
+    BackendFacts,
+    UnsupportedError,
+)
+from comparative_benchmark.backends.frameworks.torch_modules import to_numpy  # noqa: E402
 from comparative_benchmark.engine.worker.sampling import measure_block, with_device_times  # noqa: E402
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU  # noqa: E402
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Inductor uses what PyTorch has deprecated
     from comparative_benchmark.pt_inductor import backend as pt_backend
-    from comparative_benchmark.pt_inductor import cuda
+    from comparative_benchmark.pt_inductor import cuda, exports
     from comparative_benchmark.pt_inductor.backend import PtInductor
 
 pytestmark = pytest.mark.frameworks
@@ -236,7 +244,7 @@ def test_cuda_graphs_that_inductor_leaves_out_are_not_measured_as_such(on_gpu, m
     """Inductor itself decides: what it takes for a GPU's graph is one of the CPU."""
     backend = on_gpu(compiler="inductor", options=("cuda-graphs",))
     backend.load(Scale(), [np.ones(3, np.float32)])
-    with pytest.raises(UnsupportedError, match="runs none of this model's 1 graphs"):
+    with pytest.raises(UnsupportedError, match="runs none of this model's graphs"):
         backend.compile()
     monkeypatch.setattr(cuda, "forget_graphs", lambda: None)
     backend.release()
@@ -266,3 +274,45 @@ def test_inductor_compiles_without_a_warning_after_tf32_was_forbidden():
         compiled = torch.compile(torch.nn.Linear(4, 4))
         assert compiled(torch.ones(1, 4)).shape == (1, 4)
     torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("device", [HOST_CPU, HOST_GPU])
+def test_a_package_stays_unpacked_until_a_gpu_has_loaded_its_kernels(tmp_path, monkeypatch, device):
+    unpacked, seen = tmp_path / "unpacked", []
+
+    def load(_):
+        unpacked.mkdir()
+        seen.append(unpacked)
+        return SimpleNamespace(loader=SimpleNamespace(run=lambda inputs: inputs))
+
+    def package(_, package_path):
+        Path(package_path).touch()
+
+    monkeypatch.setattr(exports, "_require_compiler", lambda: None)
+    monkeypatch.setattr(exports, "_check_outputs", lambda _: None)
+    monkeypatch.setattr(exports, "_digest", lambda _: "")
+    monkeypatch.setattr(exports, "_extracted", lambda: iter(seen))
+    monkeypatch.setattr(exports.torch_export, "export", lambda *_: None)
+    monkeypatch.setattr(torch._inductor, "aoti_compile_and_package", package)
+    monkeypatch.setattr(torch._inductor, "aoti_load_package", load)
+    program = exports.AotProgram(Scale(), [torch.ones(3)], context(tmp_path, device))
+    assert unpacked.exists() is (device is HOST_GPU)
+    program.run(torch.ones(3))
+    program.describe(BackendFacts())
+    assert not unpacked.exists()
+
+
+def test_the_code_of_a_model_does_not_include_that_of_earlier_ones(tmp_path):
+    PyCodeCache.cache_clear()
+    (tmp_path / "code.py").write_text("x = 1")
+    for _ in range(2):  # a released model may be compiled again
+        PyCodeCache.load_by_key_path("key", str(tmp_path / "code.py"))
+        assert pt_backend._generated_code() == [b"x = 1"]
+        PtInductor(context(tmp_path, HOST_CPU)).release()
+        assert pt_backend._generated_code() == []
+
+
+def test_conjugates_are_computed_before_an_output_is_read():
+    value = torch.tensor([1 + 2j, 3 - 4j])
+    np.testing.assert_array_equal(to_numpy(value.conj()), [1 - 2j, 3 + 4j])
+    np.testing.assert_array_equal(to_numpy(value.conj().imag), [-2, 4])

@@ -344,6 +344,25 @@ for plant in (rate, decay, momentum, skipped, stale, loss, target):
 """
 
 
+COMPARED = """
+import numpy as np
+from comparative_benchmark.sources.torchbench import model
+row, column = np.arange(4.0), np.arange(4.0)[:, None]
+assert model._relative_errors([row], [row]) == [0.0]
+assert model._relative_errors([column], [row]) == [np.inf]
+assert model._relative_errors([np.arange(3)], [np.arange(4)]) == [np.inf]
+assert model._relative_errors([row, row], [row]) == [np.inf]
+assert model._relative_errors([row], [row, row]) == [np.inf, np.inf]
+assert model._equal([row], [row.copy()])
+assert not model._equal([row], [column])
+assert not model._equal([row], [row, row])
+"""
+
+
+def test_outputs_of_another_shape_or_number_are_not_close(environment):
+    run_script(COMPARED, [], environment, framework="folder")
+
+
 def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment, planted):
     planted("rate", "decay", "momentum", "skipped", "stale", "loss", "target")
     run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")

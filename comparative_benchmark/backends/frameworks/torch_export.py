@@ -16,6 +16,7 @@ import numpy as np
 
 from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
 from comparative_benchmark.backends.exported_programs import program_names
+from comparative_benchmark.backends.missing_packages import chain
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 
 if TYPE_CHECKING:
@@ -85,8 +86,7 @@ def reason_of(error: BaseException) -> str:
     This is the first line, joined with the next if it only names a location, or the first item of
     the summary of OpenVINO's front ends.
     """
-    while error.__cause__ is not None:
-        error = error.__cause__
+    error = chain(error, implicit=False)[-1]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
     items = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
     said = items[0] if items else " ".join(lines[: 2 if lines[0].endswith(":") else 1])
@@ -128,7 +128,7 @@ def write_onnx(
         for program, path in zip(translated, paths, strict=True):
             program.save(path, external_data=True)
         # The framework's copy of the weights would count towards the program's memory.
-        del model, exported, translated, program
+        del model, exported, translated, program, graph
         gc.collect()
     return paths, plan
 

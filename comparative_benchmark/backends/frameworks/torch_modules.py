@@ -191,7 +191,7 @@ def to_numpy(value: Any) -> Array:
     """
     if type(value) not in (torch.Tensor, torch.nn.Parameter):
         raise TypeError(f"forward returned a {type(value).__name__}, expected a plain tensor")
-    host = value.detach().cpu().contiguous()
+    host = value.detach().cpu().contiguous().resolve_conj().resolve_neg()
     if host.dtype == torch.bfloat16:
         bits: Array = host.view(torch.int16).numpy()
         return bits.view(ml_dtypes.bfloat16)
@@ -213,7 +213,7 @@ def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any,
     finally:
         for hook in hooks:
             hook.remove()
-    return tuple(value.detach().cpu().numpy() for value in as_tuple(outputs))
+    return tuple(map(to_numpy, as_tuple(outputs)))
 
 
 def _layers(root: torch.nn.Module, known: Container[str]) -> Iterator[tuple[str, torch.nn.Module]]:
@@ -241,6 +241,6 @@ def _hook(name: str, note: Note) -> Callable[..., None]:
         values = output.values() if isinstance(output, Mapping) else as_tuple(output)
         value = next((item for item in values if isinstance(item, torch.Tensor)), None)
         if value is not None:
-            note(name, value.detach().cpu().numpy())
+            note(name, value.detach().cpu().resolve_conj().resolve_neg().numpy())
 
     return hook

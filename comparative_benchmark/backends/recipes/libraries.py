@@ -36,7 +36,7 @@ def torchao_intx(config: str, granularity: str, bits: int, group: int) -> _Torch
 
 
 def torchao_int4(group: int) -> _Torchao:
-    """Returns a prototype's configuration: the public one needs CUDA kernels, this runs on CPUs."""
+    """Returns the public configuration, which needs CUDA; without a GPU, a prototype's for CPUs."""
     import torch
 
     if torch.cuda.is_available():

@@ -103,6 +103,7 @@ def test_what_it_raises_is_raised_in_the_phase_where_it_failed(call, kind, error
         (6, True, UnsupportedError, r"it ends the process \(signal 6\)"),
         (6, False, RuntimeError, "the child was killed by SIGABRT; see the end of the log file"),
         (9, False, MemoryError, "probably because memory ran out"),
+        (9, True, MemoryError, "probably because memory ran out"),
         (40, False, RuntimeError, "the child was killed by signal 40"),
     ],
 )

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.iree import conventions
 
 PTX = b"vmfb\0//\n.version 7.6\n.target sm_80\n.address_size 64\n\tfma.rn.f32 \t%r1, %r2, %r3;\n\0"
@@ -28,6 +31,20 @@ PTX = b"vmfb\0//\n.version 7.6\n.target sm_80\n.address_size 64\n\tfma.rn.f32 \t
 )
 def test_the_newest_target_that_the_gpu_runs_is_compiled_for(capability, target):
     assert conventions.cuda_target_for(capability) == target
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [(ml_dtypes.bfloat16, "bf16"), (np.bool_, "i1"), (np.uint8, "i8"), (np.float64, "f64")],
+)
+def test_arrays_are_described_in_the_notation_of_iree(dtype, name):
+    assert conventions.type_of(np.ones((1, 8), dtype)) == f"1x8x{name}"
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, ml_dtypes.float8_e4m3fn])
+def test_types_that_iree_does_not_read_are_unsupported_by_name(dtype):
+    with pytest.raises(UnsupportedError, match=f"type {np.dtype(dtype).name} here: choose another"):
+        conventions.type_of(np.ones(2, dtype))
 
 
 class Driver:

@@ -27,6 +27,12 @@ def test_the_root_of_an_error_is_the_reason():
         convert()
 
 
+def test_a_circle_of_causes_has_an_end():
+    first, second = KeyError("first"), KeyError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert torch_export.reason_of(first) == "KeyError: 'second'"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
