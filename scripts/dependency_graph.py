@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Prints cycles and upward imports between packages; exits with code 1 if there are any.
 
-A package is a folder directly under `comparative_benchmark`, or a module or folder directly under
-`openxla.benchmark`. The import contract in pyproject.toml defines the layers. `--all` prints every
-pair of packages, with the number of imports.
+A package is a module or folder directly under `comparative_benchmark` or `openxla.benchmark`. The
+import contract in pyproject.toml defines the layers. `--all` prints every pair of packages, with
+the number of imports.
 """
 
 import argparse

@@ -11,6 +11,7 @@ of the token, whose comments may be replaced (default: the account of GitHub Act
 """
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -49,7 +50,7 @@ def main() -> int:
             url = post_issue(api, options.title, options.label, text)
         else:
             url = post_comment(api, options.pull, options.marker, text)
-    except (ApiError, OSError, UnicodeDecodeError) as error:
+    except (ApiError, OSError, http.client.HTTPException, UnicodeDecodeError) as error:
         print(f"github: {error}", file=sys.stderr)
         return 1
     except (KeyError, TypeError, AttributeError) as error:
@@ -114,7 +115,7 @@ class Api:
         except urllib.error.HTTPError as error:
             words = error.read(2000).decode(errors="replace")
             raise ApiError(f"{method} {path}: {error.code} {words}") from error
-        except (OSError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise ApiError(f"{method} {path}: {error}") from error
 
     def every(self, path: str) -> Any:
@@ -152,10 +153,11 @@ def post_comment(api: Api, pull: int, marker: str, text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns a text cut at a line to GitHub's limit, with a note if it was cut."""
+    """Returns a text cut to GitHub's limit, at a line if possible, with a note if it was cut."""
     if len(text) <= _MOST_CHARACTERS:
         return text
-    kept = text[:_MOST_CHARACTERS].rpartition("\n")[0]
+    beginning = text[:_MOST_CHARACTERS]
+    kept = beginning.rpartition("\n")[0] or beginning
     return f"{kept}\n\n(truncated; the full text has {len(text)} characters)\n"
 
 

@@ -42,12 +42,13 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
     while waiting:
         requirement = waiting.pop()
         key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
+        dist = distribution(requirement.name)
+        # Each requirement of a package may have another specifier.
+        if not requirement.specifier.contains(dist.version, prereleases=True):
+            raise SystemExit(f"{requirement} is required, but {dist.version} is installed")
         if key in seen:
             continue
         seen.add(key)
-        dist = distribution(requirement.name)
-        if not requirement.specifier.contains(dist.version, prereleases=True):
-            raise SystemExit(f"{requirement} is required, but {dist.version} is installed")
         found[key[0]] = Version(dist.version).public
         waiting += applicable(dist.requires or [], requirement.extras)
     return found

@@ -46,7 +46,7 @@ code=0
 mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
 cbs history import "${every[@]}" || code=$?
 if ((code == 1)); then
-  echo "nightly: cannot write the history; the results are in ${STORE}/nights/${NIGHT}" >&2
+  echo "nightly: not all results are in the history (see above), but all are in ${STORE}/nights" >&2
 fi
 
 looked=0

@@ -11,8 +11,8 @@ be omitted.
 whole names of TorchBench's folders, separated by commas, or ALL. The variable CBS_TORCHBENCH is the
 path of a checkout of TorchBench, or of folders in one. NAMES can also be its userbenchmarks.
 
-Every user can write the text. The output therefore contains only letters, digits, `_` and `-`, `|`
-between names, and `:+,-` in backends.
+Every user can write the text. The output therefore takes only letters, digits, `_` and `-` from it,
+and `:+,-` in backends. The script adds the rest of the expression, such as `|` between names.
 
 The script reads standard input and prints three lines: the expression for `-name` (or the name of a
 milabench benchmark, or names of userbenchmarks), the backends (empty by default), and the kind of

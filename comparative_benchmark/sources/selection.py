@@ -32,7 +32,7 @@ def select(
 
     Raises:
       UsageError: the expression is malformed.
-      NoMatchError, DefinitionError: see `catalog` and `locked_cases`.
+      NoMatchError, DefinitionError: see `catalog` and `manifests.with_urls`.
     """
     from openxla.benchmark.artifacts import manifests
     from openxla.benchmark.comparative_suite import catalog

@@ -24,6 +24,8 @@ _MOST_LEVELS = 20
 _MOST_LETTERS = 800
 # Python does not convert integers of more than 4,300 digits.
 _LONGEST_NUMBER = 1000
+# Neither paths nor arguments can contain these, but YAML has escapes for them.
+_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
 _CONSTANTS: Mapping[str, bool | None] = {
@@ -63,6 +65,8 @@ class YamlFile:
                     self.fail(event, "anchors and aliases are not supported")
                 if tag := getattr(event, "tag", None):
                     self.fail(event, f"tag {tag!r} is not supported")
+                if _NO_TEXT.search(getattr(event, "value", "")):
+                    self.fail(event, "null characters and surrogates are not supported")
             node = yaml.compose(text, yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
@@ -70,7 +74,8 @@ class YamlFile:
             raise UsageError(f"{self.path}{where}: invalid YAML: {error.problem}") from error
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from error
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # For code points that do not exist, PyYAML raises ValueError or OverflowError.
+        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
             reason = one_line(str(error))
             raise UsageError(f"{self.path} cannot be read: {reason}") from error
         if node is None:

@@ -71,6 +71,9 @@ def _check(options: argparse.Namespace, scratch: Path) -> int:
         programs=programs if programs and programs.is_dir() else None,
     )
     steps = _selected(all_steps(machine), options.steps)
+    # Results of an earlier check would look like this check's results.
+    for name in (*observations.FILES, "page.html"):
+        (output / name).unlink(missing_ok=True)
 
     def save() -> Observations:
         seen = observations.collect(machine, driver.outcomes, started=started)

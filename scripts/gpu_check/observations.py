@@ -25,6 +25,8 @@ from gpu_check.bootstrap import SET_UP_FILE
 from gpu_check.steps import Machine
 
 BASELINE = "pt_inductor:eager"
+# Files of the steps in the output folder.
+FILES = ("matrix.json", "autotune.json", "races.json", "tests.xml")
 _PACKAGES = (
     *("torch", "triton", "transformers", "jax", "jaxlib", "jax-cuda13-plugin", "flax"),
     *("iree-base-runtime", "iree-base-compiler", "numpy"),
@@ -91,7 +93,7 @@ class Observations:
       faults, pairs: answers of these steps; empty without an answer.
       tests: None if pytest did not run.
       findings: one sentence each.
-      wrong_outputs: whether an output was wrong.
+      wrong_outputs: whether an output was wrong, apart from known failures.
     """
 
     facts: Mapping[str, str]
@@ -146,7 +148,8 @@ def collect(machine: Machine, outcomes: Sequence[Outcome], *, started: float) ->
         *_findings_of_pairs(pairs),
         *(f"test failed: {name}" for name in (tests.failed if tests else ())),
     ]
-    statuses = [cell["status"] for cell in cells] + [case.status.value for case in cases]
+    statuses = [cell["status"] for cell in cells if not cell.get("expected")]
+    statuses += [case.status.value for case in cases]
     facts = _facts(machine)
     ceilings = load_ceilings(gpu=facts.get("GPU"))
     return Observations(
@@ -215,7 +218,11 @@ def _findings_of_pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
         if counts["wrong"]:
             yield f"{counts['wrong']} of {counts['pairs']} verdicts on {kind} pairs are wrong"
         if counts["incomparable"]:
-            reason = next(v["reason"] for v in pairs["verdicts"] if v["verdict"] == "incomparable")
+            reason = next(
+                v["reason"]
+                for v in pairs["verdicts"]
+                if v["verdict"] == "incomparable" and v["kind"] == kind
+            )
             count = f"{counts['incomparable']} of {counts['pairs']} {kind} pairs"
             yield f"{count} could not be compared: {_short(reason)}"
 

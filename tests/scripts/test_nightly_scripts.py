@@ -1,5 +1,6 @@
 """The scripts behind the workflows, run for real: stores, GitHub, requests, nights, races."""
 
+import http.client
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import bench_support
 import pytest
@@ -355,6 +357,29 @@ def test_a_text_that_is_too_long_is_cut_at_a_line_and_reports_it(github, tmp_pat
     assert "a line of the table\n\n(truncated" in body
 
 
+@pytest.fixture(scope="module")
+def github_post():
+    return runpy.run_path(str(SCRIPTS / "github_post.py"))
+
+
+def test_a_text_of_one_long_line_is_cut_within_it(github_post):
+    text = github_post["shortened"]("x" * 70_000)
+    assert text.startswith("x" * 60_000)
+    assert text.endswith("\n\n(truncated; the full text has 70000 characters)\n")
+    assert len(text) < 65_536
+
+
+def test_an_answer_that_breaks_off_is_an_error_of_the_request(github_post):
+    def broken(*_, **__):
+        raise http.client.IncompleteRead(b"")
+
+    variables = {"GITHUB_REPOSITORY": "owner/name", "GITHUB_TOKEN": "secret-token"}
+    api = github_post["Api"](variables)
+    api._opener = SimpleNamespace(open=broken)
+    with pytest.raises(github_post["ApiError"], match=r"GET issues: IncompleteRead"):
+        api.call("GET", "issues")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -399,6 +424,25 @@ def test_what_others_have_brought_is_looked_for_before_anything_runs(tmp_path, o
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"nightly: {tmp_path}/nowhere does not exist\n"
+
+
+def test_a_night_that_the_history_refuses_in_part_is_reported(tmp_path):
+    programs = tmp_path / "venv" / "bin"
+    programs.mkdir(parents=True)
+    refuses = f'touch "{tmp_path}/work/night/report.html"; [ "$2" != import ]'
+    for name, command in {"cbs": refuses, "python": f'exec "{sys.executable}" "$@"'}.items():
+        (programs / name).write_text(f"#!/bin/sh\n{command}\n")
+        (programs / name).chmod(0o755)
+    results = tmp_path / "host-cpu.json"
+    results.touch()
+    done = _run(
+        SCRIPTS / "nightly_publish.sh",
+        *(tmp_path / "store", tmp_path / "work", results),
+        environment={"CBS_VENV": str(tmp_path / "venv"), "NIGHT": "1"},
+    )
+    assert done.returncode == 1, done.stderr
+    reported = "not all results are in the history (see above), but all are in"
+    assert f"nightly: {reported} {tmp_path}/store/nights\n" in done.stderr
 
 
 def test_an_environment_without_cbs_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """The wheel is complete, and works without the checkout."""
 
+import importlib.util
 import json
 import os
 import re
@@ -9,9 +10,11 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import results_support
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 # The contents of the wheel, and their sources.
@@ -117,6 +120,24 @@ def test_a_note_to_the_reader_is_of_a_kind_that_there_is():
     odd = [n for n in notes if not re.fullmatch(rf"(\+[\w-]+|\d+)\.({kinds})\.md|README\.md", n)]
     assert odd == []
     assert settings["start_string"] in (ROOT / settings["filename"]).read_text()
+
+
+def test_every_requirement_of_a_locked_package_is_checked(monkeypatch):
+    spec = importlib.util.spec_from_file_location("lock", ROOT / "scripts" / "lock.py")
+    lock = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(lock)
+    packages = {"a": ["c>=1", "b"], "b": ["c<2"], "c": []}
+    versions = {"a": "1", "b": "1", "c": "1.5"}
+    monkeypatch.setattr(
+        lock,
+        "distribution",
+        lambda name: SimpleNamespace(version=versions[name], requires=packages[name]),
+    )
+    assert lock.closure([Requirement("a")]) == versions
+    for version, text in {"0.9": "c>=1", "2.1": "c<2"}.items():
+        versions["c"] = version
+        with pytest.raises(SystemExit, match=f"{text} is required, but {version} is installed"):
+            lock.closure([Requirement("a")])
 
 
 def test_every_extra_is_on_the_page_about_installation():

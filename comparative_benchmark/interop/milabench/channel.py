@@ -4,6 +4,7 @@
 their exit codes.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -36,7 +37,7 @@ from openxla.benchmark.files import temporary_folder
 
 INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
 
-# For the benchfile itself, which only makes requests; its commands have their own limits.
+# For the benchfile itself, and for its commands in all phases except `run`.
 LONGEST_S = 24 * 3600.0
 
 
@@ -158,7 +159,7 @@ class Channel:
             try:
                 message = json.loads(line)
                 self._answer(message)
-            except (ValueError, KeyError, TypeError) as error:
+            except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
                 self._outcome.fail(Status.FAILED, f"benchfile.py sent invalid data: {error!r}")
 
     def _answer(self, message: Mapping[str, Any]) -> None:
@@ -166,8 +167,13 @@ class Channel:
         if kind == "message":
             self._wishes.say(f"{self._placement.bench.name}: {message['text']}")
         elif kind == "execute":
-            codes = self._execute([_Wanted(**item) for item in message["commands"]])
-            os.write(self._answers, json.dumps({"codes": codes}).encode() + b"\n")
+            codes: list[int] = []
+            try:
+                codes = self._execute([_Wanted(**item) for item in message["commands"]])
+            finally:
+                # The benchfile waits for an answer, unless it has ended.
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(self._answers, json.dumps({"codes": codes}).encode() + b"\n")
         elif kind in ("failed", "unsupported"):
             self._done = True
             status = Status.FAILED if kind == "failed" else Status.UNSUPPORTED

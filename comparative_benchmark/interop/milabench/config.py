@@ -15,7 +15,12 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench.inheritance import Entry, Override, entries_of
+from comparative_benchmark.interop.milabench.inheritance import (
+    Entry,
+    Override,
+    entries_of,
+    strings,
+)
 from comparative_benchmark.results.record import Definition, EnvironmentName, WorkloadRecord
 from openxla.benchmark.text import choices
 
@@ -43,14 +48,14 @@ _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
 # `auto_batch(32)` the default, which a search for the best batch size multiplies. `expr(2 * 4)` is
 # arithmetic. Each may follow `name=`.
 _NAMED = re.compile(r"[\w.-]+=(auto|expr)")
-_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]{1,200}?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
 _EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
 
 BATCH_FACTOR = "batch_factor"
 
 _METHODS = ("per_gpu", "njobs")
 _FILE_NAME = re.compile(r"\w[\w.+-]*")
-_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)")
+_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d{1,9})")
 
 BACKEND, COMPILER = "milabench", "script"
 
@@ -238,23 +243,24 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
 
 
 def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
-    for key in ("name", "install_group"):
+    group = str(merged.get("group") or name)
+    install_group = str(merged.get("install_group") or group)
+    group_key = "install_group" if merged.get("install_group") else "group"
+    for key, value in (("name", name), (group_key, install_group)):
         # Both are used as names of files and folders.
-        if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
+        if not _FILE_NAME.fullmatch(value):
             entry.fail(key, f"invalid {key} {value!r}; use letters, digits, . _ + and -")
     if "definition" not in merged:
         entry.fail("definition", f"benchmark {name} requires a definition, the path to its folder")
     if not isinstance(merged.get("system", {}), dict):
         entry.fail("system", "system must be a mapping")
-    group = str(merged.get("group") or name)
-    install_group = str(merged.get("install_group") or group)
     variant = merged.get("install_variant")
     try:
         # The machine's properties are not known yet, so validate with placeholder values.
         assemble(filled(merged.get("argv"), AnyNumber()))
-    except ArgumentsError as error:
+        needs, least_gpus = _needs(entry, merged)
+    except ValueError as error:
         entry.fail("argv", str(error))
-    needs, least_gpus = _needs(entry, merged)
     if isinstance(definition := merged["definition"], dict):
         needs, definition = f"{definition['git']}, which cbs does not fetch", entry.folder / name
     return Bench(
@@ -304,7 +310,7 @@ def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
     if machines > 1:
         return f"{machines:g} machines", 0
     least_gpus = 0
-    for text in fields.get("requires_capabilities") or ():
+    for text in strings(entry, fields, "requires_capabilities"):
         condition = str(filled(text, scalars(fields)))
         # milabench evaluates these as Python; in practice they always have this form.
         match = _CAPABILITY.fullmatch(condition.strip())

@@ -8,6 +8,7 @@ template uses `install-variant` where milabench reads `install_variant`; both ar
 
 import itertools
 import math
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -155,19 +156,31 @@ def entries_of(
     benchmarks = _expanded(entries)
     known = {**entries, **benchmarks}
     for override in overrides:
-        if override.name != "*" and override.name not in known:
-            raise UsageError(
-                f"{override.place}: unknown benchmark; {choices(override.name, benchmarks)}"
-            )
-        entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
-        fields = {_known(key): value for key, value in override.fields.items()}
+        name, given = _addressed(override, known)
+        if name != "*" and name not in known:
+            raise UsageError(f"{override.place}: unknown benchmark; {choices(name, benchmarks)}")
+        entry = known.get(name) or attrs.evolve(entries["_defaults"], fields={})
+        if entry.fields.get("matrix") is not None:
+            names = ", ".join(_expanded({name: entry}))
+            raise UsageError(f"{override.place}: {name} is a matrix; override one of {names}")
+        fields = {_known(key): value for key, value in given.items()}
         for key in fields:
             if key not in _KEYS and (close := near(key, _KEYS, cutoff=_LIKE)):
                 raise UsageError(f"{override.place}: unknown key {key!r}; did you mean {close}?")
-        known[override.name] = attrs.evolve(entry, fields=_merge(entry.fields, fields))
+        known[name] = attrs.evolve(entry, fields=_merge(entry.fields, fields))
     for name in benchmarks:
         if not name.startswith("_") and name != "*":
             yield name, known[name], _merged(name, known[name], known)
+
+
+def _addressed(override: Override, known: Mapping[str, Entry]) -> tuple[str, Mapping[str, Any]]:
+    """Returns the entry and the fields of an override; the longest known name counts."""
+    # Names may contain dots, which also separate keys.
+    name, fields = addressed = override.name, override.fields
+    while isinstance(rest := next(iter(fields.values()), None), dict):
+        name, fields = f"{name}.{next(iter(fields))}", rest
+        addressed = (name, fields) if name in known else addressed
+    return addressed
 
 
 def _load(
@@ -179,7 +192,8 @@ def _load(
         if name in items:
             key, value = items.pop(name)
             for other in _texts(file, value):
-                included = (path.parent / other).resolve()
+                # Path.resolve raises an error for cycles of links.
+                included = Path(os.path.realpath(path.parent / other))
                 if included in (*above, path):
                     file.fail(key, f"{other} includes itself")
                 if len(loaded) >= _MOST_FILES:
@@ -273,7 +287,7 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
     merged: dict[str, Any] = {}
     tags: set[str] = set()
     for link in reversed(chain):
-        tags |= _tags(link)
+        tags.update(strings(link, link.fields, "tags"))
         fields = dict(link.fields)
         if "definition" in fields:
             fields["definition"] = _definition(link)
@@ -285,11 +299,16 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
     return merged
 
 
-def _tags(entry: Entry) -> set[str]:
-    tags = entry.fields.get("tags") or []
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        entry.fail("tags", "tags must be a list of strings")
-    return set(tags)
+def strings(entry: Entry, fields: Mapping[str, Any], key: str) -> list[str]:
+    """Returns a field that is a list of strings; empty if it is absent.
+
+    Raises:
+      UsageError: the field has another type.
+    """
+    texts = fields.get(key) or []
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        entry.fail(key, f"{key} must be a list of strings")
+    return list(texts)
 
 
 def _definition(entry: Entry) -> str | dict[str, Any]:
@@ -298,7 +317,7 @@ def _definition(entry: Entry) -> str | dict[str, Any]:
         return given
     if not isinstance(given, str):
         entry.fail("definition", "definition must be the path to a folder")
-    folder = (entry.folder / given).resolve()
+    folder = Path(os.path.realpath(entry.folder / given))
     # milabench's guide also allows the path of the benchfile itself.
     return str(folder.parent if folder.name == "benchfile.py" else folder)
 

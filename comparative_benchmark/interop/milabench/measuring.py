@@ -45,6 +45,9 @@ _LEAST_GAIN = 1.02
 
 _NO_NETWORK = ", but `run` has no network access; download the data in prepare.py"
 
+# Signals for real-time uses have no names.
+_SIGNALS = {item.value: item.name for item in signal.Signals}
+
 # Most severe first.
 _GRAVITY = (
     *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
@@ -275,7 +278,7 @@ def _status_of(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     if ended.code != 0 and not ended.stopped:
         words = f"; last output: {ended.last_words}" if ended.last_words else ""
         if ended.code is not None and ended.code < 0:
-            how = f"killed by {signal.Signals(-ended.code).name}"
+            how = f"killed by {_SIGNALS.get(-ended.code, f'signal {-ended.code}')}"
             return Status.CRASHED, how + words + network
         return Status.FAILED, f"exit code {ended.code}{words}{network}"
     if observed.nan_loss is not None:
@@ -310,7 +313,7 @@ def _status(
     if worst is not None:
         where = f"{worst.tag}: " if len(processes) > 1 else ""
         return worst.status, f"{where}{worst.reason}", None
-    if not processes:
+    if not all(replicate.outcome.ended for replicate in replicates):
         return Status.FAILED, "the benchfile ran no commands", None
     return Status.OK, None, None
 

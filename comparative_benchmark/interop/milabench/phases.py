@@ -4,6 +4,7 @@ Each phase first checks whether it can run. `run` saves each result immediately.
 """
 
 import datetime
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -58,15 +59,13 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
     bench = placement.bench
     if problem := unmet(bench):
         outcome.fail(Status.UNSUPPORTED, problem)
-        return outcome
-    if problem := _folder_problem(bench.folder):
+    elif problem := _folder_problem(bench.folder):
         outcome.fail(Status.FAILED, f"{bench.place}: {problem}")
-        return outcome
-    if phase == RUN and (problem := _too_many(bench)):
+    elif phase == RUN and (problem := _too_many(bench)):
         outcome.fail(Status.UNSUPPORTED, problem)
-        return outcome
-    placement.make_folders()
-    Channel(phase, placement, wishes, outcome).serve()
+    else:
+        placement.make_folders()
+        Channel(phase, placement, wishes, outcome).serve()
     return outcome
 
 
@@ -82,9 +81,9 @@ def add_packages(placement: Placement, packages: Sequence[str]) -> PhaseOutcome:
     )
     limits = Limits(duration_s=LONGEST_S, network=True, disk=placement.base)
     [ended] = execution.run([command], limits=limits, log_dir=placement.log_dir)
-    if ended.code:
-        names = ", ".join(packages)
-        outcome.fail(Status.FAILED, f"cannot install {names}: {ended.last_words}")
+    if ended.code != 0:
+        reason = ended.reason or ended.last_words
+        outcome.fail(Status.FAILED, f"cannot install {', '.join(packages)}: {reason}")
     return outcome
 
 
@@ -105,7 +104,8 @@ def _folder_problem(folder: Path) -> str | None:
     # Links within a collection are allowed, because its folders share files.
     home = folder.resolve().parent
     for item in folder.iterdir():
-        if item.is_symlink() and not item.resolve().is_relative_to(home):
+        # Path.resolve raises an error for cycles of links.
+        if item.is_symlink() and not Path(os.path.realpath(item)).is_relative_to(home):
             return f"{item} links to a path outside its collection"
     return None
 
@@ -121,9 +121,8 @@ def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force:
             f"--use-current-env installs nothing; install the requirements into {venv} yourself"
         )
     places = [Placement(base=base, bench=bench, run_name=INSTALL) for bench in benches]
-    if force:
-        for place in places:
-            workspace.forget_venv(place)
+    for place in places if force else ():
+        workspace.forget_venv(place)
 
     def one(place: Placement) -> Outcome:
         if workspace.is_installed(place, variant):
@@ -235,7 +234,8 @@ class How:
       dash: `short`, `long` or `no`.
       echo: whether the output of scripts is shown.
       alone: whether each replicate also runs one of several processes alone.
-      auto_batch: whether to search for the best batch size if a benchmark leaves it open.
+      auto_batch: whether to search for the best batch size if a benchmark leaves it open; if
+        environments race, the first one's is used in all.
       environments: existing environments to race; if empty, each benchmark uses its own.
     """
 
@@ -266,7 +266,9 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
         before = file.path.read_bytes()
         places = _places(Placement(base=base, bench=bench, run_name=name), how)
         if how.auto_batch and measuring.is_automatic(bench):
-            places = [_with_best_batch(place, how, run_id) for place in places]
+            # With different batch sizes, environments could not be compared.
+            best = _best_batch_factor(places[0], how, run_id)
+            places = [_with_batch_factor(place, best) for place in places]
         results = _alternate(places, how, run_id)
         if execution.restored(file.path, before):
             print(f"{bench.name} modified {file.path}; the file was restored", file=sys.stderr)
@@ -290,23 +292,26 @@ def _places(placement: Placement, how: How) -> list[Placement]:
     ] or [placement]
 
 
-def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
-    """Runs a benchmark with several batch sizes; returns it with the fastest one."""
+def _with_batch_factor(placement: Placement, factor: int) -> Placement:
+    return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=factor))
+
+
+def _best_batch_factor(placement: Placement, how: How, run_id: str) -> int:
+    """Runs a benchmark with several batch sizes; returns the factor of the fastest one."""
+    name = placement.bench.name
     once = attrs.evolve(how, repeat=1, alone=False, auto_batch=False)
 
     def rate(factor: int) -> float | None:
-        bench = attrs.evolve(placement.bench, batch_factor=factor)
-        run_name = f"{placement.run_name}.batch{factor}"
-        tried = attrs.evolve(placement, bench=bench, run_name=run_name)
+        tried = _with_batch_factor(placement, factor)
+        tried = attrs.evolve(tried, run_name=f"{placement.run_name}.batch{factor}")
         [result] = _alternate([tried], once, run_id)
         throughput = result.measured.throughput
         value = throughput.rate if throughput and result.status is Status.OK else None
         text = f"{value:.5g} {throughput.units}" if throughput and value else result.reason
-        print(f"{bench.name}: batch size x {factor}: {text}", file=sys.stderr)
+        print(f"{name}: batch size x {factor}: {text}", file=sys.stderr)
         return value
 
-    best = measuring.best_factor(rate)
-    return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=best))
+    return measuring.best_factor(rate)
 
 
 def _alternate(places: Sequence[Placement], how: How, run_id: str) -> list[Result]:

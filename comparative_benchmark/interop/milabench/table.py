@@ -31,6 +31,7 @@ MISSING = "missing"
 ALLOWED_FAILURE_RATE = 0.01
 # The background load of an idle system stays below this share.
 FOREIGN_CPU_LIMIT = 0.05
+_FINE = (Status.OK, Status.UNSTEADY)
 _HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
 _WIDE = ("sem%", "std%", "weight")
 
@@ -110,7 +111,8 @@ class Row:
     Attributes:
       status: its status, or `missing`.
       reason: why the status is not `ok`.
-      fail, n: numbers of failed and of all processes.
+      fail, n: numbers of failed and of all processes; a benchmark that failed although none of its
+        processes did counts as one failed process.
       perf: mean over processes of their median rate without warm-up; None without rates.
       sem: standard error of `perf`, as a share of it: between processes if there are two or more,
         otherwise of the rates of the single process.
@@ -118,7 +120,7 @@ class Row:
         the processes.
       peak_memory_mb: of the devices, or of the host if no device was used.
       score: sum of the rates of simultaneous processes, mean over replicates; failed processes
-        count as 0.
+        count as 0, and so does a benchmark that failed although none of its processes did.
     """
 
     name: str
@@ -126,12 +128,12 @@ class Row:
     reason: str
     fail: int
     n: int
-    perf: float | None
-    units: str
-    sem: float | None
-    std: float | None
-    peak_memory_mb: float | None
-    score: float
+    perf: float | None = None
+    units: str = ""
+    sem: float | None = None
+    std: float | None = None
+    peak_memory_mb: float | None = None
+    score: float = 0.0
     weight: float
 
 
@@ -274,18 +276,7 @@ def as_document(rows: Sequence[Row]) -> dict[str, Any]:
 
 def _missing(bench: Bench) -> Row:
     return Row(
-        name=bench.name,
-        status=MISSING,
-        reason="no result",
-        fail=1,
-        n=1,
-        perf=None,
-        units="",
-        sem=None,
-        std=None,
-        peak_memory_mb=None,
-        score=0.0,
-        weight=bench.weight,
+        name=bench.name, status=MISSING, reason="no result", fail=1, n=1, weight=bench.weight
     )
 
 
@@ -294,22 +285,21 @@ def _row(result: Result, weight: float | None) -> Row:
     assert isinstance(throughput, Throughput)
     processes = throughput.processes
     good = [_counted(process) for process in processes if process.status is Status.OK]
-    failed = sum(p.status not in (Status.OK, Status.UNSTEADY) for p in processes)
-    if not processes and result.status is not Status.UNSUPPORTED:
-        failed = 1
+    failed = sum(p.status not in _FINE for p in processes)
+    failed_without_process = not failed and result.status not in (*_FINE, Status.UNSUPPORTED)
     medians = [statistics.median(rates) for rates in good]
     return Row(
         name=script_name(result),
         status=result.status.value,
         reason=str(result.reason or ""),
-        fail=failed,
-        n=max(len(processes), failed),
+        fail=failed + failed_without_process,
+        n=max(len(processes), failed_without_process),
         perf=statistics.fmean(medians) if medians else None,
         units=throughput.units,
         sem=_sem(medians, good),
         std=_std(good),
         peak_memory_mb=result.measured.device_memory_peak_mb or result.measured.host_memory_peak_mb,
-        score=_score(processes),
+        score=0.0 if failed_without_process else _score(processes),
         weight=throughput.weight if weight is None else weight,
     )
 

@@ -29,6 +29,8 @@ SYSTEM_VARIABLE = "MILABENCH_SYSTEM"
 # Communication backends, by PyTorch's device names.
 _COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl"}
 _DEVICES = {"rocm": "cuda"}
+# This machine, in milabench's description of a system.
+_NODE = {"name": "local", "ip": "127.0.0.1", "port": 29500, "user": "", "main": True}
 _MOST_WORKERS = 16
 _PROVIDED = Path(__file__).parent / "provided"
 HOST_PATH = _PROVIDED / "host"
@@ -125,6 +127,7 @@ class Placement:
     def config(self, variant: str | None = None) -> dict[str, Any]:
         """Returns a pack's configuration: the YAML fields, paths, tag, machine and variant."""
         bench = self.bench
+        own = {"hostname": socket.gethostname()}
         fields = {
             **bench.config,
             "definition": str(bench.folder),
@@ -137,17 +140,8 @@ class Placement:
                 "arch": self.arch,
                 "sshkey": None,
                 "docker_image": None,
-                "self": {"hostname": socket.gethostname()},
-                "nodes": [
-                    {
-                        "name": "local",
-                        "ip": "127.0.0.1",
-                        "port": 29500,
-                        "user": "",
-                        "main": True,
-                        "hostname": socket.gethostname(),
-                    }
-                ],
+                "self": own,
+                "nodes": [{**_NODE, **own}],
                 **bench.config.get("system", {}),
             },
         }
@@ -261,8 +255,11 @@ def make_venv(venv: Path) -> None:
             timeout=_PATIENCE_S,
             env=installer_environment(),
         )
-    except (OSError, subprocess.SubprocessError) as error:
+    except BaseException as error:
+        # Also after Ctrl-C: an incomplete environment would look like a complete one.
         shutil.rmtree(venv, ignore_errors=True)
+        if not isinstance(error, OSError | subprocess.SubprocessError):
+            raise
         words = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         raise VenvError(f"cannot create {venv}: {words[-1] if words else error}") from error
 

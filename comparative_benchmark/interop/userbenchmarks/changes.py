@@ -71,9 +71,7 @@ class Signal:
     @property
     def change(self) -> str:
         """The formatted change, e.g. `+12.0 %`."""
-        if isinstance(self.delta, str):
-            return self.delta
-        return f"{self.delta:+.1%}"
+        return self.delta if isinstance(self.delta, str) else f"{self.delta:+.1%}"
 
 
 @attrs.frozen(kw_only=True)
@@ -141,11 +139,7 @@ def compare(benchmark: Userbenchmark | None, control: Document, treatment: Docum
       MetricsError: the documents belong to different userbenchmarks.
       UserbenchmarkError: the detector fails, or returns an invalid result.
     """
-    if control["name"] != treatment["name"]:
-        raise MetricsError(
-            f"the metrics belong to different userbenchmarks: {control['name']!r} and "
-            f"{treatment['name']!r}"
-        )
+    _check_names(control, treatment)
     shared = [name for name in control["metrics"] if name in treatment["metrics"]]
     old, new = (
         {**document, "metrics": {name: document["metrics"][name] for name in shared}}
@@ -158,6 +152,14 @@ def compare(benchmark: Userbenchmark | None, control: Document, treatment: Docum
     return _signals(answer, control, treatment, len(shared))
 
 
+def _check_names(control: Document, treatment: Document) -> None:
+    if control["name"] != treatment["name"]:
+        raise MetricsError(
+            f"the metrics belong to different userbenchmarks: {control['name']!r} and "
+            f"{treatment['name']!r}"
+        )
+
+
 def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
     """Returns the text of an issue about regressions, with the sections of TorchBench's."""
 
@@ -167,20 +169,20 @@ def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
         return next((text for text in known if text != "<unknown>"), "unknown")
 
     lines = [
-        f"The userbenchmark {signals.name} has detected a performance signal.",
+        f"The userbenchmark {escaped(signals.name)} has detected a performance signal.",
         "",
-        f"Base commit: {revision(signals.control_env)}",
+        f"Base commit: {escaped(revision(signals.control_env))}",
         "",
-        f"Affected commit: {revision(signals.treatment_env)}",
+        f"Affected commit: {escaped(revision(signals.treatment_env))}",
         "",
         "Affected tests:",
         *(f"- {escaped(signal.metric)}: {escaped(signal.change)}" for signal in signals.changes),
         "",
         "Tests that were no longer run on the affected commit:",
-        *(f"- {escaped(name)}: {value}" for name, value in signals.control_only.items()),
+        *(f"- {escaped(f'{name}: {value}')}" for name, value in signals.control_only.items()),
         "",
         "Tests that were newly added on the affected commit:",
-        *(f"- {escaped(name)}: {value}" for name, value in signals.treatment_only.items()),
+        *(f"- {escaped(f'{name}: {value}')}" for name, value in signals.treatment_only.items()),
         "",
     ]
     if owners:
@@ -256,11 +258,7 @@ def compare_runs(
     Raises:
       MetricsError: the sides belong to different userbenchmarks.
     """
-    if control[0]["name"] != treatment[0]["name"]:
-        raise MetricsError(
-            f"the metrics belong to different userbenchmarks: {control[0]['name']!r} and "
-            f"{treatment[0]['name']!r}"
-        )
+    _check_names(control[0], treatment[0])
     old, new = _values(control), _values(treatment)
     shared = [name for name in old if name in new]
     ratios = {name: ratio for name in shared if (ratio := _ratio(old[name], new[name])) is not None}
@@ -300,11 +298,8 @@ def as_markdown(headline: str, rows: Sequence[Compared], runs: int) -> str:
     ranked = sorted(rows, key=lambda item: order.index(item.result))
     lines = [headline, "", row(_HEADINGS), row(["---"] * len(_HEADINGS))]
     lines += [row(_cells(item)) for item in ranked]
-    enough = (
-        ""
-        if runs >= DECISIVE_PROCESSES
-        else f" Detecting a change requires {DECISIVE_PROCESSES} runs per side."
-    )
+    required = f" Detecting a change requires {DECISIVE_PROCESSES} runs per side."
+    enough = "" if runs >= DECISIVE_PROCESSES else required
     lines += ["", escaped(f"{runs} run{'s' if runs != 1 else ''} per side.") + enough]
     return "\n".join(lines) + "\n"
 

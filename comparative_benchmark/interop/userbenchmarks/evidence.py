@@ -1,8 +1,8 @@
 """A regression detector that uses confidence intervals for metrics with samples.
 
 Latencies and compile times have samples from several processes. They changed if the whole 98 %
-confidence interval of the ratio lies on one side of 1 and exceeds the threshold. Metrics without
-samples (memory, error, statuses) are compared by their single values.
+confidence interval of the ratio lies on one side of 1, and the estimate exceeds the threshold.
+Metrics without samples (memory, error, statuses) are compared by their single values.
 """
 
 from collections.abc import Mapping, Sequence

@@ -43,6 +43,8 @@ Document = dict[str, Any]
 
 # With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
 _PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
+# Signals for real-time uses have no names.
+_SIGNALS = {item.value: item.name for item in signal.Signals}
 _GRACE_S = 5.0
 _DETECTOR_S = 600.0
 
@@ -70,7 +72,7 @@ def read_ci(path: Path) -> Ci | None:
     """Returns the contents of the file, or None if it does not exist.
 
     Raises:
-      CiError: the file is invalid, or PyYAML is not installed.
+      CiError: the file is unreadable or invalid, or PyYAML is not installed.
     """
     if not path.is_file():
         return None
@@ -101,16 +103,14 @@ def _choice(path: Path, document: dict[Any, Any], key: str, choices: tuple[str, 
 
 def _document(path: Path) -> Any:
     try:
-        import yaml
+        from comparative_benchmark.sources.yaml_files import YamlFile
+
+        file = YamlFile(path)
+        return file.plain(file.document())
     except ModuleNotFoundError as error:
         raise CiError(f"{path}: YAML files require PyYAML; run pip install pyyaml") from error
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise CiError(f"{path}:{line}: invalid YAML: {error.problem}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-        raise CiError(f"{path} cannot be read as YAML: {error}") from error
+    except UsageError as error:
+        raise CiError(str(error)) from error
 
 
 class UserbenchmarkError(UsageError):
@@ -145,7 +145,7 @@ class Userbenchmark:
 
         try:
             tree = ast.parse((self.folder / "__init__.py").read_text(encoding="utf-8"))
-        except (OSError, SyntaxError, ValueError):
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             return ""
         return (ast.get_docstring(tree) or "").partition("\n")[0]
 
@@ -383,7 +383,7 @@ def _call(
 
 def _ending(code: int) -> str:
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        return f"killed by {_SIGNALS.get(-code, f'signal {-code}')}"
     return f"exit code {code}"
 
 

@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
+from comparative_benchmark.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_MISSING,
+    EXIT_UNFINISHED,
+)
 from comparative_benchmark.interop.userbenchmarks.authoring import (
     get_default_debug_output_dir,
     get_default_output_json_path,
@@ -33,8 +38,8 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
       fixed: additional arguments that the userbenchmark sets.
 
     Returns:
-      The exit code of `cbs run`: 2 if an output was wrong, 3 if a case could not be measured. The
-      metrics are written in both cases, with a status instead of each missing value.
+      2 if an output was wrong, 3 if a case failed or could not be measured. In both cases, the
+      metrics are written, with a status instead of each missing value. 1 without results.
     """
     chosen, rest = _options(name).parse_known_args(list(arguments))
     folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
@@ -61,13 +66,10 @@ def run_scripts(name: str, arguments: Sequence[str]) -> int:
     """
     environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
     environment.pop("CONDA_PREFIX", None)
-    # Metrics contain the status of each failed script.
-    return _measured(name, ["bench", "run", *arguments], environment, some_fail=True)
+    return _measured(name, ["bench", "run", *arguments], environment)
 
 
-def _measured(
-    name: str, command: Sequence[str], environment: Mapping[str, str], *, some_fail: bool = False
-) -> int:
+def _measured(name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
     metrics = Path(get_default_output_json_path(name))
     # Use a new file, because an existing one would contain earlier results.
     results = get_default_debug_output_dir(str(metrics)) / "results.json"
@@ -76,13 +78,16 @@ def _measured(
         check=False,
         env=environment,
     ).returncode
-    if some_fail and code == EXIT_FAILED:
-        code = EXIT_MISSING
-    if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
+    if code == EXIT_INTERRUPTED or code < 0 or not results.exists():
         return EXIT_FAILED
     stored = results_files.read(results)
     for sentence in stored.refused:
         print(f"skipped: {sentence}", file=sys.stderr)
+    if code in (EXIT_FAILED, EXIT_UNFINISHED):
+        if not stored.results:
+            return EXIT_FAILED
+        # Metrics contain the status of each failed case.
+        code = EXIT_MISSING
     document = document_of(stored.results, name)
     version, git_version = pytorch_versions()
     # `cbs run` may have used another environment, and therefore another version of PyTorch.

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import attrs
-import yaml
 
 from comparative_benchmark.errors import UsageError
+from comparative_benchmark.sources.yaml_files import YamlFile
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -30,6 +30,8 @@ Test = Literal["train", "eval"]
 _INIT = "__init__.py"
 # A checkout has its models two folders down.
 _DEEPEST = 4
+# Python's parser raises the last two for deeply nested source.
+_NOT_PARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 _LEFT_OUT = frozenset({"__pycache__", ".git", ".hg", ".svn"})
 
 TAG = "torchbench"
@@ -116,7 +118,7 @@ def read(path: Path) -> Folder:
     )
     try:
         tree = ast.parse((path / _INIT).read_bytes())
-    except (SyntaxError, ValueError):
+    except _NOT_PARSED:
         return folder  # its worker reports the error with its line
     model = _class_model(tree)
     metadata = _metadata(path / "metadata.yaml")
@@ -159,7 +161,8 @@ def _outside_link(path: Path) -> str | None:
     for place, folders, files in os.walk(path):
         for name in sorted((*folders, *files)):
             link = Path(place, name)
-            if link.is_symlink() and not link.resolve().is_relative_to(inside):
+            # Path.resolve raises an error for cycles of links.
+            if link.is_symlink() and not Path(os.path.realpath(link)).is_relative_to(inside):
                 return (
                     f"{link.relative_to(path)} links to {link.readlink()}, outside the folder; "
                     "replace the link with a copy"
@@ -185,7 +188,7 @@ def _has_model(init: Path) -> bool:
     content = init.read_bytes()
     try:
         tree = ast.parse(content)
-    except (SyntaxError, ValueError):
+    except _NOT_PARSED:
         return b"class Model" in content
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef) and node.name == "Model":
@@ -235,9 +238,10 @@ def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
 
 
 def _metadata(path: Path) -> Any:
+    file = YamlFile(path)
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+        return file.plain(file.document())
+    except UsageError:
         return None
 
 
@@ -281,9 +285,9 @@ def named(folders: Sequence[Folder]) -> dict[str, Folder]:
         name = folder.name
         if counts[name] > 1:
             name = f"{folder.path.parent.name}.{name}"
-        if name in by_name:
-            name = f"{name}.{folder.sha256[:8]}"
-        by_name[re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-") or "folder"] = folder
+        name = re.sub(r"[^A-Za-z0-9_.+-]", "_", name).lstrip("_.+-") or "folder"
+        ends = ("", f".{folder.sha256[:8]}", *(f".{n}" for n in range(2, len(folders) + 1)))
+        by_name[next(name + end for end in ends if name + end not in by_name)] = folder
     return by_name
 
 

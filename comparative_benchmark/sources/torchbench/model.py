@@ -163,7 +163,7 @@ class FolderModel(ForeignModel):
             return truth, self._furthest(inputs, own, truth)
         # Not inside the handler, whose error holds the object that could not be widened.
         rough = self._rough(state.roughened(inputs))
-        if any(_relative_error(v, one) > _FURTHEST for one, v in zip(own, rough, strict=True)):
+        if max(_relative_errors(rough, own), default=0.0) > _FURTHEST:
             raise UnsupportedError(
                 f"rounding errors dominate the output of {self._folder.request.test}, and there is "
                 f"no float64 truth ({self.without_float64}), so the output cannot be verified"
@@ -223,21 +223,22 @@ class FolderModel(ForeignModel):
         Inputs are not changed: a number that is used as an index would become another one. But
         where the folder computes in float64 itself, no other run would show any rounding.
         """
-        off = [_relative_error(value, expected) for value, expected in zip(own, truth, strict=True)]
+        off = _relative_errors(own, truth)
         furthest = list(own)
         for seed in range(_ROUGH_RUNS):
             alike = True
-            for place, value in enumerate(self._rough(inputs, seed)):
-                error = _relative_error(value, truth[place])
+            rough = self._rough(inputs, seed)
+            for place, error in enumerate(_relative_errors(rough, truth)):
                 alike = alike and off[place] / _ALIKE <= error <= off[place] * _ALIKE
                 if off[place] < error <= _FURTHEST:
-                    off[place], furthest[place] = error, value
+                    off[place], furthest[place] = error, rough[place]
             if alike:
                 break
         if any(error == 0.0 and _are_float64([v]) for error, v in zip(off, own, strict=True)):
-            for place, value in enumerate(self._rough(state.roughened(inputs))):
-                if off[place] < _relative_error(value, truth[place]) <= _FURTHEST:
-                    furthest[place] = value
+            rough = self._rough(state.roughened(inputs))
+            for place, error in enumerate(_relative_errors(rough, truth)):
+                if off[place] < error <= _FURTHEST:
+                    furthest[place] = rough[place]
         return furthest
 
 
@@ -270,6 +271,13 @@ def _outputs(running: Running, inputs: Sequence[Array]) -> list[Array]:
         return [to_numpy(value).copy() for value in running.outputs_of(handle)]
 
 
+def _relative_errors(values: Sequence[Array], expected: Sequence[Array]) -> list[float]:
+    """Returns the relative error of each output; infinity if number or shapes differ."""
+    if [value.shape for value in values] != [value.shape for value in expected]:
+        return [np.inf] * len(expected)
+    return list(map(_relative_error, values, expected))
+
+
 def _relative_error(value: Array, expected: Array) -> float:
     """Returns the root mean square error in spreads; zero if verification needs none."""
     if expected.dtype.kind != "f" or not _is_finite(expected):
@@ -292,4 +300,6 @@ def _are_float64(values: Sequence[Array]) -> bool:
 
 
 def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    if [value.shape for value in some] != [value.shape for value in others]:
+        return False
     return all(one.tobytes() == other.tobytes() for one, other in zip(some, others, strict=True))

@@ -424,7 +424,7 @@ def _are_the_same_memory(some: Sequence[torch.Tensor], others: Sequence[torch.Te
 
 
 def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    """Returns whether tensors are equal in number, type, shape and every significant bit."""
+    """Returns whether tensors are equal in number, type, shape and value; NaN counts as 0."""
     return len(some) == len(others) and all(
         one.dtype == other.dtype
         and one.shape == other.shape

@@ -6,7 +6,8 @@ from fault_list import WRONG
 
 from comparative_benchmark.cli.commands import bench as command
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench import config, inheritance, workspace
+from comparative_benchmark.interop.milabench import config, inheritance, phases, workspace
+from comparative_benchmark.interop.milabench.channel import Wishes
 from comparative_benchmark.interop.milabench.config import ArgumentsError, Plan, assemble, filled
 from comparative_benchmark.interop.milabench.measuring import best_factor
 from comparative_benchmark.interop.milabench.workspace import Placement
@@ -117,6 +118,21 @@ def test_what_cannot_be_is_told_with_its_place(tmp_path, planted, name):
         read(tmp_path, text)
     assert said in str(caught.value)
     assert str(tmp_path / "c.yaml") in str(caught.value)
+
+
+def test_a_link_to_itself_is_no_configuration(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match=r"loop cannot be read: Too many levels of symbolic"):
+        read(tmp_path, "include: loop")
+    [bench] = read(tmp_path, "a: {definition: loop}")
+    assert phases.do("run", Placement(base=tmp_path, bench=bench, run_name="r"), Wishes()).reason
+
+
+def test_more_digits_than_python_converts_are_no_number(tmp_path):
+    many = "9" * 5400
+    conditions = f"requires_capabilities: [\"gpu['count'] > {many}\"]"
+    [bench] = read(tmp_path, f"a: {{definition: x, {conditions}, argv: [auto_batch({many})]}}")
+    assert "which cbs cannot evaluate" in bench.needs
 
 
 def test_keys_of_a_benchfile_of_its_own_pass(tmp_path):
@@ -244,16 +260,33 @@ b: {inherits: _t}
     assert read_with("a.install-variant=cuda")["a"].install_variant == "cuda"
 
 
+def test_an_override_may_name_an_entry_with_dots(tmp_path):
+    path = tmp_path / "c.yaml"
+    names = ("net", "net.v1", "net.v1.5")
+    path.write_text("".join(f"{name}: {{definition: x}}\n" for name in names))
+    for name in names:
+        over = inheritance.of_command_line([f"{name}.voir.options.stop=7", f"{name}.weight=3"])
+        found = by_name(config.read(path, over))
+        assert [n for n in names if found[n].weight == 3.0] == [name]
+        stops = [found[n].config.get("voir", {}).get("options", {}).get("stop") for n in names]
+        assert [n for n, stop in zip(names, stops, strict=True) if stop == 7] == [name]
+
+
 def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
     planted("an override without a target", "a system that is not one")
     path = tmp_path / "c.yaml"
-    path.write_text("net: {inherits: _defaults, definition: x}\n")
+    path.write_text(
+        "net: {inherits: _defaults, definition: x}\n"
+        "m: {matrix: {n: [32, 64]}, job: {name: 'm-{n}', definition: x}}\n"
+    )
     for text, said in {
         "nett.weight=3": "did you mean net?",
         "net.wieght=3": "unknown key 'wieght'; did you mean weight?",
         "weight": "expected NAME.KEY=VALUE",
         "net.tags=[a]": "expected NAME.KEY=VALUE",
         "net.weight=heavy": "weight must be a number",
+        "m.max_duration=5": "m is a matrix; override one of m-32, m-64",
+        "no.such.weight=3": "unknown benchmark; choices are _defaults, net, m-32, m-64",
     }.items():
         with pytest.raises(UsageError) as caught:
             config.read(path, inheritance.of_command_line([text]))

@@ -8,9 +8,9 @@ import bench_support as support
 import pytest
 
 from comparative_benchmark.cli import main
-from comparative_benchmark.interop.milabench import config, scores, table
+from comparative_benchmark.interop.milabench import config, phases, scores, table
 from comparative_benchmark.interop.milabench.processes import execution
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import EnvironmentName, Status
 from comparative_benchmark.results.results_file import read_document
 
 pytestmark = pytest.mark.slow
@@ -79,6 +79,9 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     out = tmp_path / "summary.json"
     assert main(["bench", "summary", str(new), "--out", str(out)]) == 1
     assert json.loads(out.read_text())["benchmarks"]["one"]["n"] == 3
+    assert main(["bench", "summary", str(new), "--out", str(tmp_path)]) == 1
+    message = f"cbs: --out {tmp_path} cannot be written: it is a directory\n"
+    assert capsys.readouterr().err == message
     assert main(["show", str(new)]) == 0
     shown = capsys.readouterr().out
     assert "one, time per item" in shown
@@ -151,6 +154,58 @@ def test_a_failed_process_of_several_makes_no_speed(tmp_path, benches):
     [row] = table.rows([benches["two"]], [result])
     assert (row.fail, row.n) == (1, 2)
     assert row.score == pytest.approx(200, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("status", "failed"),
+    [
+        *((Status.FAILED, 1), (Status.WRONG_OUTPUT, 1)),
+        *((Status.OK, 0), (Status.UNSTEADY, 0), (Status.UNSUPPORTED, 0)),
+    ],
+)
+def test_a_failure_outside_all_processes_is_a_failure(tmp_path, benches, status, failed):
+    replicates = [[(support.noisy(100), 0)]] * 2
+    result = support.made(tmp_path, benches["one"], replicates, status=status, run_id="r")
+    rows = table.rows([benches["one"]], [result])
+    assert (rows[0].fail, rows[0].n) == (failed, 2)
+    assert rows[0].score == (0.0 if failed else pytest.approx(100, rel=0.01))
+    assert table.totals(rows).passed is (not failed)
+
+
+def test_a_replicate_without_commands_is_a_failure(tmp_path, benches):
+    replicates = [[(support.noisy(100), 0)], [], [(support.noisy(100), 0)]]
+    result = support.made(tmp_path, benches["one"], replicates, run_id="r")
+    assert (result.status, result.reason) == (Status.FAILED, "the benchfile ran no commands")
+    [row] = table.rows([benches["one"]], [result])
+    assert (row.fail, row.n, row.score) == (1, 2, 0.0)
+
+
+def test_a_signal_without_a_name_ends_one_benchmark(tmp_path, benches):
+    result = support.made(tmp_path, benches["one"], [[([], -40)]], run_id="r")
+    assert (result.status, result.reason) == (Status.CRASHED, "killed by signal 40")
+
+
+def test_racing_environments_get_the_batch_size_of_the_first(tmp_path, monkeypatch, capsys):
+    support.write(tmp_path / "net")
+    lines = ["argv: {--bs: auto_batch(16)}"]
+    benches = config.read(support.configured(tmp_path / "net.yaml", net=lines))
+    rates = {("old", 1): 100, ("old", 2): 150, ("old", 4): 151, ("new", 1): 100, ("new", 2): 90}
+    ran = []
+
+    def alternate(places, how, run_id):
+        ran.append([(place.bench.environment.name, place.bench.batch_factor) for place in places])
+        return [
+            support.made(tmp_path, place.bench, [[(support.noisy(rates[key]), 0)]], run_id=run_id)
+            for place, key in zip(places, ran[-1], strict=True)
+        ]
+
+    monkeypatch.setattr(phases, "_alternate", alternate)
+    python = str(tmp_path / "bin" / "python")
+    environments = [EnvironmentName(name=name, python=python) for name in ("old", "new")]
+    how = phases.How(results=tmp_path / "r.json", auto_batch=True, environments=environments)
+    assert phases.run(benches, tmp_path, how)[0] == 0
+    assert ran == [[("old", 1)], [("old", 2)], [("old", 4)], [("old", 2), ("new", 2)]]
+    assert "net: batch size x 4: 151" in capsys.readouterr().err
 
 
 def test_a_slower_script_is_a_regression_of_its_history(tmp_path, benches, capsys):

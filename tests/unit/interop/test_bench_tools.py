@@ -1,18 +1,25 @@
 """Live display, choice of the installer, and the shell's shim."""
 
 import importlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import bench_support as support
 import pytest
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench import template, workspace
+from comparative_benchmark.interop.milabench import channel, config, phases, template, workspace
+from comparative_benchmark.interop.milabench.channel import PhaseOutcome
+from comparative_benchmark.interop.milabench.processes import execution
+from comparative_benchmark.interop.milabench.processes.execution import Ended
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu, Observed
 from comparative_benchmark.interop.milabench.table import Dash
+from comparative_benchmark.interop.milabench.workspace import Placement
+from comparative_benchmark.results.record import Status
 
 TEMPLATE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
@@ -56,6 +63,102 @@ def test_an_environment_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(workspace.VenvError, match="cannot create"):
         workspace.make_venv(tmp_path / "file" / "venv")
+
+
+def test_an_environment_is_removed_if_its_creation_is_interrupted(tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        (tmp_path / "venv" / "bin").mkdir(parents=True)
+        (tmp_path / "venv" / "bin" / "python").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workspace.subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        workspace.make_venv(tmp_path / "venv")
+    assert not (tmp_path / "venv").exists()
+
+
+@pytest.fixture
+def placement(tmp_path):
+    support.write(tmp_path / "a")
+    [bench] = config.read(support.configured(tmp_path / "c.yaml", a=[]))
+    return Placement(base=tmp_path / "base", bench=bench, run_name="r")
+
+
+COMMAND = {"argv": ["x"], "cwd": "", "env": {}, "use_stdout": False, "measured": True}
+COMMAND |= {"tag": "t", "devices": []}
+
+
+def test_a_killed_supervisor_installs_nothing(placement, monkeypatch):
+    killed = Ended(tag="t", observed=Observed(), log_file=placement.base, reason="it was killed")
+    monkeypatch.setattr(phases.execution, "run", lambda *_, **__: [killed])
+    outcome = phases.add_packages(placement, ["voir"])
+    assert (outcome.status, outcome.reason) == (
+        Status.FAILED,
+        "cannot install voir: it was killed",
+    )
+
+
+@pytest.mark.parametrize(
+    "commands",
+    [
+        "7",
+        "[7]",
+        "[{}]",
+        json.dumps([{**COMMAND, "argv": []}]),
+        json.dumps([{**COMMAND, "env": 7}]),
+    ],
+)
+def test_a_benchfile_gets_an_answer_to_an_invalid_request(placement, commands):
+    outcome = PhaseOutcome()
+    asked = channel.Channel("run", placement, channel.Wishes(), outcome)
+    answers, asked._answers = os.pipe()
+    asked._take(b'{"type": "execute", "commands": %s}\n' % commands.encode())
+    os.close(asked._answers)
+    assert outcome.status is Status.FAILED
+    assert outcome.reason.startswith("benchfile.py sent invalid data: ")
+    with os.fdopen(answers, "rb") as file:
+        assert file.read() == b'{"codes": []}\n'
+
+
+def test_a_benchfile_that_ends_without_reading_its_answer_costs_itself(placement, monkeypatch):
+    asked = channel.Channel("run", placement, channel.Wishes(), PhaseOutcome())
+    monkeypatch.setattr(asked, "_execute", lambda _: [0])
+    answers, asked._answers = os.pipe()
+    os.close(answers)
+    asked._take(b'{"type": "execute", "commands": []}\n')
+    os.close(asked._answers)
+
+
+def test_nested_data_of_a_benchfile_costs_itself(placement):
+    outcome = PhaseOutcome()
+    asked = channel.Channel("run", placement, channel.Wishes(), outcome)
+    asked._take(b"[" * 100_000 + b"\n")
+    assert outcome.reason.startswith("benchfile.py sent invalid data: RecursionError")
+
+
+def test_variables_of_a_command_are_in_no_command_line(tmp_path):
+    # Together longer than Linux allows for one argument.
+    secrets = {f"SECRET_{number}": "hidden" * 10_000 for number in range(3)}
+    command = execution.CommandLine(
+        argv=("/bin/sh", "-c", "cat /proc/$PPID/cmdline; echo ${#SECRET_2}"),
+        cwd=str(tmp_path),
+        env={"PATH": os.environ["PATH"], **secrets},
+        tag="t",
+    )
+    limits = execution.Limits(duration_s=60, network=True, disk=tmp_path)
+    [ended] = execution.run([command], limits=limits, log_dir=tmp_path / "logs")
+    log = ended.log_file.read_text()
+    assert ended.code == 0, log
+    assert "supervisor.py" in log
+    assert "hidden" not in log
+    assert "60000" in log
+
+
+def test_a_link_to_itself_leads_nowhere_else(placement):
+    (placement.bench.folder / "loop").symlink_to("loop")
+    assert phases._folder_problem(placement.bench.folder) is None
+    (placement.bench.folder / "out").symlink_to("/etc")
+    assert "links to a path outside" in phases._folder_problem(placement.bench.folder)
 
 
 def test_the_shim_is_a_function_of_one_shell(tmp_path):

@@ -2,12 +2,14 @@
 
 import importlib.util
 import json
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.interop.userbenchmarks import authoring
+from comparative_benchmark.interop.userbenchmarks import authoring, runner, suite
 from comparative_benchmark.interop.userbenchmarks.runner import (
     CiError,
     MetricsError,
@@ -105,9 +107,13 @@ def test_list_notes_a_platform_of_another_ci(folder, capsys):
         ("platform: [gcp_a100]\nschedule: nightly\n", "is not one of"),
         ("schedule: nightly\n", "'platform' is missing"),
         ("- a\n", "expected a mapping with 'platform' and 'schedule'"),
-        ("", "expected a mapping"),
+        ("", "is empty"),
         ("platform: 'gcp\nschedule: :\n", "ci.yaml:"),
-        ("!!python/object/apply:os.system [id]\n", "invalid YAML"),
+        ("!!python/object/apply:os.system [id]\n", "is not supported"),
+        ("platform: gcp_a100\nschedule: 2020-13-45\n", "schedule '2020-13-45' is not one of"),
+        ('platform: "\\U00110000"\n', "cannot be read"),
+        ('platform: "\\UFFFFFFFF"\n', "cannot be read"),
+        ('!!int "": 1\n', "is not supported"),
     ],
 )
 def test_an_invalid_ci_file_is_refused_by_name(tmp_path, text, words):
@@ -124,7 +130,7 @@ def test_a_file_in_bytes_that_are_no_text_is_refused(tmp_path):
     pytest.importorskip("yaml")
     path = tmp_path / "ci.yaml"
     path.write_bytes(b"platform: \xff\n")
-    with pytest.raises(CiError, match="cannot be read as YAML"):
+    with pytest.raises(CiError, match="cannot be read: 'utf-8' codec"):
         read_ci(path)
 
 
@@ -206,3 +212,39 @@ def test_what_torchbench_imports_from_utils_is_there():
         assert getattr(utils, name) is getattr(authoring, name)
     result = utils.TorchBenchABTestResult("a", {}, {}, {})
     assert (result.bisection, result.bisection_mode) == ("pytorch", "bisect")
+
+
+@pytest.mark.parametrize(
+    ("code", "results", "expected"),
+    [
+        *((0, ["r"], 0), (2, ["r"], 2), (3, ["r"], 3)),
+        *((1, ["r"], 3), (4, ["r"], 3)),
+        *((1, [], 1), (4, [], 1), (1, None, 1)),
+        *((130, ["r"], 1), (-9, ["r"], 1)),
+    ],
+)
+def test_a_failed_case_costs_no_other_metric(tmp_path, monkeypatch, code, results, expected):
+    monkeypatch.setenv(authoring.OUTPUT_VARIABLE, str(tmp_path))
+
+    def cbs(command, **_):
+        if results is not None:
+            path = Path(command[-1])
+            path.parent.mkdir()
+            path.touch()
+        return SimpleNamespace(returncode=code)
+
+    monkeypatch.setattr(subprocess, "run", cbs)
+    stored = SimpleNamespace(results=results, refused=())
+    monkeypatch.setattr(suite.results_files, "read", lambda _: stored)
+    document = {"name": "mine", "environ": {"pytorch_version": ""}, "metrics": {"a": "crashed"}}
+    monkeypatch.setattr(suite, "document_of", lambda *_: document)
+    assert suite.run("mine", ["--backend", "x"]) == expected
+    written = [read_metrics(path) for path in metrics_files(tmp_path / "mine")]
+    assert written == ([document] if expected != 1 else [])
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(7, "exit code 7"), (-9, "killed by SIGKILL"), (-40, "killed by signal 40")]
+)
+def test_every_signal_is_reported(code, words):
+    assert runner._ending(code) == words

@@ -74,6 +74,15 @@ def test_the_issue_tells_what_and_calls_only_owners():
     assert text.endswith("cc @owner\n")
 
 
+def test_nothing_in_an_issue_that_files_contain_is_markup():
+    old, new = document("of @me", gone="@me <b>"), document("of @me", added="@me <b>")
+    new["environ"] = {"pytorch_git_version": "@me <b>"}
+    text = changes.issue_text(changes.compare(None, old, new))
+    assert text.count("@\u200bme &lt;b&gt;") == 3
+    assert "@me" not in text
+    assert "<b>" not in text
+
+
 @pytest.mark.slow
 def test_a_detector_with_samples_sees_what_they_show(two_nights):
     control = two_nights(1.0)

@@ -110,6 +110,22 @@ def test_names_tell_folders_apart(tmp_path):
         folders.cases(found, "eval", name="(")
 
 
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["/x/a/net", "/y/a/net", "/z/a/net"], ["a.net", "a.net.00000000", "a.net.2"]),
+        (["/x/a b/net", "/x/a c/net", "/x/a+b/net"], ["a_b.net", "a_c.net", "a+b.net"]),
+        (["/x/a b/net", "/x/a_b/net", "/x/a-b"], ["a_b.net", "a_b.net.00000000", "a-b"]),
+        (["/x/-", "/y/+", "/z/_"], ["folder", "folder.00000000", "folder.2"]),
+    ],
+)
+def test_no_folder_replaces_another(paths, names):
+    found = [folders.Folder(path=Path(path), sha256="0" * 64) for path in paths]
+    named = folders.named(found)
+    assert list(named) == names
+    assert list(named.values()) == found
+
+
 def test_what_is_not_there_is_said_with_what_is(tmp_path):
     folder(tmp_path, "resnet18")
     with pytest.raises(folders.FolderError, match=r"does not exist; did you mean .*resnet18"):
@@ -122,6 +138,7 @@ def test_what_is_not_there_is_said_with_what_is(tmp_path):
 def test_links_out_of_a_folder_are_refused_and_those_inside_are_not(tmp_path):
     one = folder(tmp_path, weights_bin="0")
     (one / "again.bin").symlink_to("weights.bin")
+    (one / "loop").symlink_to("loop")
     assert folders.read(one).problem is None
     (one / "passwd").symlink_to("/etc/passwd")
     assert "passwd links to /etc/passwd, outside the folder" in folders.read(one).problem
@@ -129,15 +146,25 @@ def test_links_out_of_a_folder_are_refused_and_those_inside_are_not(tmp_path):
 
 @pytest.mark.parametrize(
     "metadata",
-    ["devices: [cpu]", "devices:\n  cpu: 4", "a: [", "!!python/object/apply:os.abort []", "- 1"],
+    [
+        *(
+            "devices: [cpu]",
+            "devices:\n  cpu: 4",
+            "a: [",
+            "!!python/object/apply:os.abort []",
+            "- 1",
+        ),
+        *('a: "\\U00110000"', 'a: "\\UFFFFFFFF"', "a: 2020-13-45", '!!int ""', "[" * 100),
+    ],
 )
 def test_metadata_that_says_nothing_is_no_harm(tmp_path, metadata):
     one = folder(tmp_path, metadata_yaml=metadata)
     assert folders.read(one).batch_sizes == {"eval": 8, "train": 4}
 
 
-def test_source_that_cannot_be_parsed_is_left_to_its_worker(tmp_path):
-    one = folder(tmp_path, init="class Model(:")
+@pytest.mark.parametrize("rest", ["(:", f": x = {'-' * 50_000}1", f": x = {'(' * 5000}"])
+def test_source_that_cannot_be_parsed_is_left_to_its_worker(tmp_path, rest):
+    one = folder(tmp_path, init=f"class Model{rest}")
     (found,) = folders.find([one])
     assert (found.protocol, found.problem) == ("unknown", None)
 

@@ -193,7 +193,7 @@ class SupervisedCommand:
         self.pipes: dict[int, Callable[[bytes], None]] = {
             data: self._take_data,
             out: self._take_output,
-            err: self._take_text,
+            err: self._write,
             report: self._take_status,
         }
         env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
@@ -211,15 +211,19 @@ class SupervisedCommand:
         }
         theirs = (life_read, report_write, data_write, out_write, err_write)
         try:
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, json.dumps(spec)],
-                stdin=subprocess.DEVNULL,
-                stdout=out_write,
-                stderr=err_write,
-                pass_fds=(life_read, report_write, data_write, *pass_fds),
-                env={SESSION_VARIABLE: mark, "PATH": os.defpath},
-                start_new_session=True,  # Ctrl-C reaches only the parent, which then ends this
-            )
+            # Not as an argument: every user can read those, and their length is limited.
+            with os.fdopen(os.memfd_create("spec"), "w+b") as file:
+                file.write(json.dumps(spec).encode())
+                file.seek(0)
+                self.process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", supervisor.__file__, str(file.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out_write,
+                    stderr=err_write,
+                    pass_fds=(file.fileno(), life_read, report_write, data_write, *pass_fds),
+                    env={SESSION_VARIABLE: mark, "PATH": os.defpath},
+                    start_new_session=True,  # Ctrl-C reaches only the parent, which then ends this
+                )
         finally:
             for number in theirs:
                 os.close(number)
@@ -289,9 +293,6 @@ class SupervisedCommand:
         for event in events:
             self.ended.observed.take(event)
         self._write(text)
-
-    def _take_text(self, piece: bytes) -> None:
-        self._write(piece)
 
     def _take_status(self, piece: bytes) -> None:
         self._status += piece

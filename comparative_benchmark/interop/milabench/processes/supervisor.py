@@ -1,10 +1,10 @@
 """Supervises one foreign command, and kills all processes that it started.
 
-It runs as a script that uses only the standard library: `python -I -S supervisor.py SPEC`. As a
-subreaper (PR_SET_CHILD_SUBREAPER) it adopts orphans, including daemons that changed their session
-and environment. It kills all of them when the command ends or the parent's end of a pipe closes. It
-disables the network with a namespace that has only a loopback device, and counts attempts to use
-it.
+It runs as a script that uses only the standard library: `python -I -S supervisor.py SPEC`, where
+SPEC is the number of an open file. As a subreaper (PR_SET_CHILD_SUBREAPER) it adopts orphans,
+including daemons that changed their session and environment. It kills all of them when the command
+ends or the parent's end of a pipe closes. It disables the network with a namespace that has only a
+loopback device, and counts attempts to use it.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ _TRIED6 = ("Ip6OutNoRoutes", "Udp6NoPorts")
 
 def main() -> int:
     """Runs the command; reports how it ended through the pipe named in the spec."""
-    spec = json.loads(sys.argv[1])
+    with open(int(sys.argv[1]), encoding="utf-8") as file:  # noqa: PTH123
+        spec = json.load(file)
     life, report = spec["life"], spec["report"]
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SUBREAPER, 1, 0, 0, 0)

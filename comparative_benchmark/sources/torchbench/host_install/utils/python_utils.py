@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def get_pip_cmd() -> list[str]:
-    """Returns the command that installs here: pip's, or uv's where that is all there is."""
+    """Returns the command of pip for this interpreter."""
     return [sys.executable, "-P", "-m", "pip"]
 
 
