@@ -1,7 +1,6 @@
 """A campaign: one execution of a fleet. Plans, submits, polls, cancels and resumes."""
 
 import contextlib
-import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -38,7 +37,6 @@ from comparative_benchmark.fleet.spool import (
     Batch,
     End,
     Spool,
-    Work,
     expired,
     read_batch,
 )
@@ -58,9 +56,9 @@ _BETWEEN_POLLS_S = 30.0
 _RECORDED = frozenset({State.TIMEOUT, State.LOST, State.CANCELLED})
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Submitting:
-    """The outcome of a submission.
+    """The outcome of a submission, or its progress.
 
     Attributes:
       jobs, batches: numbers of submitted jobs and batches.
@@ -109,8 +107,7 @@ class Campaign:
     @property
     def prefix(self) -> str:
         """Start of the names of all batches; differs between spools."""
-        place = hashlib.sha256(str(self.spool.folder.absolute()).encode()).hexdigest()[:6]
-        return f"cbs-{self.fleet.name}-{place}-"
+        return f"cbs-{self.fleet.name}-{self.spool.place}-"
 
     def make_plan(self, campaign: str) -> Plan:
         """Plans all jobs from FLEET.toml, without writing anything.
@@ -120,7 +117,7 @@ class Campaign:
         """
         return plan_jobs(
             self.fleet,
-            units_of(self.fleet.runs, self.report),
+            units_of(self.fleet, self.report),
             revision=git_revision() or "unknown",
             campaign=campaign,
             durations_s=self.spool.durations_s(),
@@ -193,9 +190,10 @@ class Campaign:
             item.state in WITHOUT_RESULT and item.attempts < attempts for item in status.values()
         )
         if waiting and not wanted:
+            only = "get more time only once" if longer else "require --longer"
             self.report(
                 "nothing to retry yet: retries start after a few minutes, and jobs that reached "
-                "their time limit require --longer"
+                f"their time limit {only}"
             )
         return self._submit(plan, wanted, status, campaign, longer=longer)
 
@@ -222,7 +220,7 @@ class Campaign:
         return plan, self.standings(plan, self._poll(fresh=False))
 
     def cancel(self) -> int:
-        """Cancels all jobs in the queue; returns their number.
+        """Cancels all jobs in the queue, and the submission of further ones; returns their number.
 
         Raises:
           UsageError: nothing was submitted.
@@ -231,7 +229,9 @@ class Campaign:
         plan = self.stored_plan()
         status = self.standings(plan, self._poll(fresh=True))
         active = {key: item for key, item in status.items() if item.state in ACTIVE and item.batch}
-        self.engine.cancel(sorted({item.batch for item in active.values() if item.batch}))
+        batches = {item.batch for item in active.values() if item.batch}
+        # First the job that submits more of them.
+        self.engine.cancel([f"{self.prefix}submit", *sorted(batches)])
         for key, item in active.items():
             self._end(key, item, "cancelled", "by cbs fleet cancel")
         return len(active)
@@ -249,10 +249,17 @@ class Campaign:
         return any(end.ending == "timeout" for end in self._ends(names))
 
     def _stored_with_former(self, plan: Plan) -> Plan:
-        """Stores a plan with the jobs of the former one: their results may be on the way."""
+        """Stores a plan with the claimed jobs of the former one: their results may be on the way.
+
+        If neither the file nor the suite changed, it keeps all jobs: another machine planned them.
+        """
         old = load_plan(self.spool.plan_file)
         if old is not None:
-            plan = attrs.evolve(plan, jobs=tuple((old.by_key() | plan.by_key()).values()))
+            jobs = old.by_key()
+            if (old.file_sha256, old.revision) != (plan.file_sha256, plan.revision):
+                claimed = self.spool.view().claimed
+                jobs = {key: job for key, job in jobs.items() if key in claimed}
+            plan = attrs.evolve(plan, jobs=tuple((jobs | plan.by_key()).values()))
         save_plan(self.spool.plan_file, plan)
         return plan
 
@@ -286,30 +293,22 @@ class Campaign:
         able = [job for job in jobs if job.machine_class in usable]
         queued = {item.batch for item in status.values() if item.state in ACTIVE}
         room = self.engine.room(len(queued))
-        done = _Progress()
+        done = Submitting(unsupported=unsupported)
         for batch in batches_of(self.fleet, able):
             name = batch[0].machine_class
             if name in done.refused:
                 continue
-            if room is not None and done.batches >= room:
-                done.full = True
-            if done.full:
+            # A batch was left because the queue is full.
+            if done.left or (room is not None and done.batches >= room):
                 done.left += len(batch)
                 continue
             self._submit_batch(
                 batch, classes[name], [node.name for node in nodes], status, done, campaign, longer
             )
-        continues = bool(done.left) and self.engine.continue_later(
+        done.continues = bool(done.left) and self.engine.continue_later(
             self._command("submit", campaign), f"{self.prefix}submit"
         )
-        return Submitting(
-            jobs=done.jobs,
-            batches=done.batches,
-            refused=done.refused,
-            unsupported=unsupported,
-            left=done.left,
-            continues=continues,
-        )
+        return done
 
     def _submit_batch(
         self,
@@ -317,7 +316,7 @@ class Campaign:
         chosen: "_Chosen",
         nodes: Sequence[str],
         status: dict[str, Standing],
-        done: "_Progress",
+        done: Submitting,
         campaign: str,
         longer: bool,
     ) -> None:
@@ -344,17 +343,7 @@ class Campaign:
             host=machine_class.host,
             time_limit_s=limit_s,
             canaries=self.fleet.canaries,
-            jobs=tuple(
-                Work(
-                    key=job.key,
-                    attempt=attempt.number,
-                    label=job.label,
-                    repeat=job.repeat,
-                    arguments=job.arguments,
-                    trials=job.trials,
-                )
-                for job, attempt in claimed
-            ),
+            jobs=tuple(job.work(attempt.number) for job, attempt in claimed),
         )
         allowed = chosen.for_repeat(jobs[0].repeat)
         submission = Submission(
@@ -377,7 +366,6 @@ class Campaign:
             self.spool.batch_file(name).unlink(missing_ok=True)
             self.spool.release(attempts)
             if isinstance(error, FullError):
-                done.full = True
                 done.left += len(claimed)
             else:
                 done.refused[machine_class.name] = str(error)
@@ -472,17 +460,6 @@ class Campaign:
 
         words = [*interpreter(None), "fleet", verb, str(self.fleet.path)]
         return [*words, "--campaign", campaign] if campaign else words
-
-
-@attrs.define
-class _Progress:
-    """Counts of a submission in progress."""
-
-    jobs: int = 0
-    batches: int = 0
-    left: int = 0
-    full: bool = False
-    refused: dict[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen

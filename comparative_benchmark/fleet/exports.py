@@ -21,7 +21,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.fleet.description import Fleet, MachineClass
 from comparative_benchmark.fleet.features import Requirement
 from comparative_benchmark.fleet.planning import Plan, batches_of, save_plan
-from comparative_benchmark.fleet.spool import Batch, Spool, Work
+from comparative_benchmark.fleet.spool import Batch, Spool
 from comparative_benchmark.maintenance.onboarding.ci_template import for_workflow, requirement
 from openxla.benchmark import synonyms
 from openxla.benchmark.files import new_directory
@@ -136,17 +136,7 @@ def _batches(fleet: Fleet, plan: Plan, target: str) -> list[Batch]:
                 host=machine_class.host,
                 time_limit_s=machine_class.time_limit_s,
                 canaries=fleet.canaries,
-                jobs=tuple(
-                    Work(
-                        key=job.key,
-                        attempt=0,
-                        label=job.label,
-                        repeat=job.repeat,
-                        arguments=job.arguments,
-                        trials=job.trials,
-                    )
-                    for job in jobs
-                ),
+                jobs=tuple(job.work() for job in jobs),
             )
         )
         numbers[name] += 1

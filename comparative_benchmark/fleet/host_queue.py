@@ -12,7 +12,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,15 +23,15 @@ import msgspec
 from comparative_benchmark.fleet.spool import Batch, Spool
 from openxla.benchmark.files import write_atomically
 
-# One lock for all users of the host.
-_HOST_LOCK = "cbs-fleet-host.lock"
+# One lock for all users of the host, whose temporary folders may differ.
+_HOST_LOCK = Path("/tmp/cbs-fleet-host.lock")  # noqa: S108  # opened without following links
 _STOPPING_S = 20.0
 # Exit codes of a shell that cannot execute a program.
 _NOT_STARTED = (126, 127)
 _KILLED = "the batch was killed, or the host went down"
 # Largest answer with finished files.
 _MOST_BYTES = 32 << 20
-# Runners end a batch this long after its limit, so that it can end by itself.
+# Runners end a batch this long after its limit; nodes set no deadline.
 _LATE_S = 5.0
 
 
@@ -118,7 +117,7 @@ class HostQueue:
                 # The lock is free, so nothing of these batches is left.
                 for path in self._files("running"):
                     self._end(path, path.name, HostState(state="lost", reason=_KILLED))
-                with _locked(Path(tempfile.gettempdir(), _HOST_LOCK), wait=True) as host_lock:
+                with _locked(_HOST_LOCK, wait=True) as host_lock:
                     descriptors = [item for item in (lock, host_lock) if item is not None]
                     while entry := next(iter(self._pending()), None):
                         self._execute(entry, descriptors)
@@ -267,13 +266,16 @@ def _end_group(process: "subprocess.Popen[bytes]") -> None:
 @contextlib.contextmanager
 def _locked(path: Path, *, wait: bool) -> Iterator[int | None]:
     """Yields the descriptor of a locked file; None if it is locked already."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, flags, 0o666)
-    except PermissionError:
-        # Another user's file; a lock needs no permission to write.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, flags | os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        # The umask may be 077, but other users lock the same file.
+        os.fchmod(descriptor, 0o666)
+    except (FileExistsError, PermissionError):
+        # Another user's file may be read-only. Only NFS needs a writable one for a lock.
+        access = os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY
+        descriptor = os.open(path, flags | access)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:

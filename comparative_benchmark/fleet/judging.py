@@ -29,7 +29,7 @@ from comparative_benchmark.results.comparing.compare import (
 from comparative_benchmark.results.comparing.comparison import Comparison
 from comparative_benchmark.results.record import Document
 
-# Workload, framework of the model, device and quantity.
+# Workload, an empty text (frameworks compete with each other), device and quantity.
 _Contest = tuple[str, str, str, str]
 
 
@@ -133,12 +133,12 @@ def slow_nodes_by_class(documents: Iterable[Document]) -> dict[str, SlowNodes]:
 
 
 def _jobs(cases: Sequence[Case]) -> dict[str, dict[_Contest, dict[str, list[Case]]]]:
-    """Returns the latest cases by class, contest and job."""
+    """Returns the latest cases by class, contest, and job on a node."""
     jobs: dict[str, dict[_Contest, dict[str, list[Case]]]] = {}
     by_job: defaultdict[str, list[Case]] = defaultdict(list)
     for case in cases:
-        if case.allocation is not None:
-            by_job[f"{case.allocation.job} {case.allocation.attempt}"].append(case)
+        if (where := case.allocation) is not None:
+            by_job[f"{where.job} {where.attempt} {where.node}"].append(case)
     for job, members in by_job.items():
         for case in latest(members):
             where = case.allocation
@@ -154,11 +154,15 @@ def _jobs(cases: Sequence[Case]) -> dict[str, dict[_Contest, dict[str, list[Case
 def _verdicts(
     machine_class: str, jobs: Sequence[Sequence[Case]], baseline: str, threshold: float
 ) -> list[ClassVerdict]:
-    """Returns the verdicts of one workload; they hold among all pairs of its competitors."""
+    """Returns the verdicts of one workload; they hold among all pairs of its competitors.
+
+    The baseline is the one of the same framework, or the only one, as in `compare_to_baseline`.
+    """
     pairs: defaultdict[tuple[tuple[str, str], tuple[str, str]], dict[str, list[LogRatio]]] = (
         defaultdict(dict)
     )
     label = ""
+    bases = {case.framework for cases in jobs for case in cases if case.competitor == baseline}
     for cases in jobs:
         family = Family(cases, threshold=threshold)
         for old, new in _ordered_pairs(cases, baseline):
@@ -182,7 +186,7 @@ def _verdicts(
             reason=f"not significant among the {len(judged)} pairs of competitors in this class",
         )
         for names, item in judged.items()
-        if names[0][0] == baseline
+        if names[0][0] == baseline and (names[0][1] == names[1][1] or len(bases) == 1)
     ]
 
 

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -12,13 +13,15 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import attrs
+import msgspec
 from msgspec import UNSET
 
 from comparative_benchmark.analysis.machine.host import default_threads, python_environment
 from comparative_benchmark.analysis.roofline.ceilings import Budget, ask, buffer_bytes
 from comparative_benchmark.errors import EXIT_INTERRUPTED, EXIT_UNFINISHED
 from comparative_benchmark.fleet.engines.slurm import exclusive_use
-from comparative_benchmark.fleet.spool import Attempt, Batch, End, Spool, Work
+from comparative_benchmark.fleet.spool import UNREADABLE, Attempt, Batch, End, Spool, Work
+from comparative_benchmark.results import journal
 from comparative_benchmark.results.fleet import Allocation
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import ResultsFileError, plain, read_document
@@ -89,6 +92,8 @@ def _run(spool: Spool, work: Work, where: Allocation) -> str:
     folder = spool.work_folder(work.key)
     folder.mkdir(parents=True, exist_ok=True)
     results, log_file = folder / "results.json", folder / "log.txt"
+    allocation = attrs.evolve(where, job=work.key, repeat=work.repeat, attempt=work.attempt)
+    _separate_earlier_work(results, allocation)
     command = [
         *(sys.executable, "-P", "-m", "comparative_benchmark", "run", *work.arguments),
         *("--resume", "--busy", "-o", str(results)),
@@ -114,18 +119,36 @@ def _run(spool: Spool, work: Work, where: Allocation) -> str:
         return f"cbs run exited with {code}: {_last_line(log_file)}"
     if measured < work.trials:
         return f"only {measured} of {work.trials} trials have results: {_last_line(log_file)}"
-    allocation = attrs.evolve(where, job=work.key, repeat=work.repeat, attempt=work.attempt)
     target = spool.result_file(Attempt(work.key, work.attempt).name)
     write_atomically(target, json.dumps(marked(results, allocation)) + "\n")
     return ""
 
 
+def _separate_earlier_work(results: Path, where: Allocation) -> None:
+    """Marks a job's earlier results with their allocation, and stores this attempt's allocation.
+
+    Another node does not continue an unfinished race: competitors must run on the same machine.
+    """
+    file = results.with_name("allocation.json")
+    earlier = where
+    with contextlib.suppress(*UNREADABLE):
+        earlier = msgspec.json.decode(file.read_bytes(), type=Allocation)
+    if (earlier.node, earlier.exclusive) != (where.node, where.exclusive):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(journal.folder_of(results))
+    with contextlib.suppress(ResultsFileError):
+        read_document(results)
+        write_atomically(results, json.dumps(marked(results, earlier)) + "\n")
+    write_atomically(file, msgspec.json.encode(where))
+
+
 def marked(path: Path, where: Allocation) -> dict[str, Any]:
     """Returns a results file with the allocation in each run that has none.
 
-    Results of a node that other jobs may have used are kept, but not ranked.
+    Results of these runs are kept, but not ranked, if other jobs may have used the node.
     """
     document: dict[str, Any] = json.loads(path.read_bytes())
+    new = {run["run_id"] for run in document["runs"] if "allocation" not in run}
     for run in document["runs"]:
         run.setdefault("allocation", plain(where))
     reason = ""
@@ -135,7 +158,7 @@ def marked(path: Path, where: Allocation) -> dict[str, Any]:
         reason = "Slurm did not report whether other jobs could run on the node"
     if reason:
         for result in document["benchmarks"]:
-            if result["status"] == Status.OK.value:
+            if result["run_id"] in new and result["status"] == Status.OK.value:
                 for metrics in result["metrics"].values():
                     metrics.setdefault("not_ranked", reason)
     return document

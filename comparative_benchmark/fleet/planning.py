@@ -8,7 +8,7 @@ import hashlib
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ import attrs
 import msgspec
 
 from comparative_benchmark.api.measuring import plan_run
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.fleet.description import Fleet, MachineClass
-from comparative_benchmark.fleet.spool import UNREADABLE
+from comparative_benchmark.fleet.description import Fleet
+from comparative_benchmark.fleet.spool import UNREADABLE, Work
 from comparative_benchmark.request import RunRequest, command_line
 from openxla.benchmark.files import sha256_of, write_atomically
 from openxla.benchmark.text import one_line
@@ -33,15 +34,17 @@ _KEY_LENGTH = 32
 
 @attrs.frozen(kw_only=True)
 class Unit:
-    """A workload of a run: cases that are compared with each other.
+    """A workload of a run on a device: cases that are compared with each other.
 
     Attributes:
       run: index of the run in FLEET.toml.
-      digest: digest of the workload; of the whole request if the cases are not in the catalogue.
+      digest: digest of the workload; of the whole request and all of its workloads if the cases are
+        not in the catalogue.
       label: the workload as shown in tables.
       cases: names of the cases; empty for all cases of the run.
       competitors: names of the competitors, in the order of the run.
       trials: number of trials.
+      device: the device.
     """
 
     run: int
@@ -50,6 +53,7 @@ class Unit:
     cases: tuple[str, ...]
     competitors: tuple[str, ...]
     trials: int
+    device: str = "host-cpu"
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +75,17 @@ class Job:
     arguments: tuple[str, ...]
     trials: int
     expected_s: float
+
+    def work(self, attempt: int = 0) -> Work:
+        """Returns the job as its node needs it."""
+        return Work(
+            key=self.key,
+            attempt=attempt,
+            label=self.label,
+            repeat=self.repeat,
+            arguments=self.arguments,
+            trials=self.trials,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -95,44 +110,45 @@ class Plan:
         return {job.key: job for job in self.jobs}
 
 
-def units_of(
-    requests: Sequence[RunRequest],
-    report: Callable[[str], None],
-) -> list[Unit]:
-    """Returns the units of all runs.
+def units_of(fleet: Fleet, report: Callable[[str], None]) -> list[Unit]:
+    """Returns the units of all runs, on each device of the fleet's classes.
 
     Args:
-      requests: the runs.
+      fleet: the fleet.
       report: called with lines about competitors that will not run.
 
     Raises:
       UsageError: a run selects nothing, or an option is invalid.
     """
-    units = []
-    for number, request in enumerate(requests):
-        # Jobs name their own results files; the folder of the default one must not be created here.
-        planned = plan_run(
-            attrs.evolve(request, output=Path(tempfile.gettempdir(), "results.json")), report
+    return [
+        unit
+        for number, request in enumerate(fleet.runs)
+        for device in _unique(item.device or request.device for item in fleet.classes)
+        for unit in _units(number, attrs.evolve(request, device=device), report)
+    ]
+
+
+def _units(number: int, request: RunRequest, report: Callable[[str], None]) -> Iterator[Unit]:
+    # Jobs name their own results files; the folder of the default one must not be created here.
+    output = Path(tempfile.gettempdir(), "results.json")
+    planned = plan_run(attrs.evolve(request, output=output), report)
+    from_catalogue = request.model is None and not request.torchbench
+    # A user's model keeps its name if its file changes.
+    digests = sorted({trial.workload.digest for trial in planned.trials})
+    whole = _digest([command_line(request, without=("output",)), digests])
+    workloads: defaultdict[str, list[Trial]] = defaultdict(list)
+    for trial in planned.trials:
+        workloads[trial.workload.digest if from_catalogue else whole].append(trial)
+    for digest, trials in workloads.items():
+        yield Unit(
+            run=number,
+            digest=digest,
+            label=trials[0].workload.label,
+            cases=_unique(trial.case.name for trial in trials) if from_catalogue else (),
+            competitors=_unique(str(trial.competitor) for trial in trials),
+            trials=len(trials),
+            device=request.device,
         )
-        workloads: defaultdict[str, list[tuple[str, str, str]]] = defaultdict(list)
-        from_catalogue = request.model is None and not request.torchbench
-        words = "\0".join(command_line(request, without=("output",)))
-        whole = hashlib.sha256(words.encode()).hexdigest()
-        for trial in planned.trials:
-            digest = trial.workload.digest if from_catalogue else whole
-            workloads[digest].append((trial.workload.label, trial.case.name, str(trial.competitor)))
-        units += [
-            Unit(
-                run=number,
-                digest=digest,
-                label=trials[0][0],
-                cases=_unique(case for _, case, _ in trials) if from_catalogue else (),
-                competitors=_unique(competitor for *_, competitor in trials),
-                trials=len(trials),
-            )
-            for digest, trials in workloads.items()
-        ]
-    return units
 
 
 def plan_jobs(
@@ -143,7 +159,7 @@ def plan_jobs(
     campaign: str,
     durations_s: Mapping[str, float] | None = None,
 ) -> Plan:
-    """Returns the jobs of a fleet: each unit on each class, as often as the class repeats it.
+    """Returns the jobs of a fleet: each unit on each class with its device, once for each repeat.
 
     Args:
       fleet: the fleet.
@@ -155,8 +171,10 @@ def plan_jobs(
     jobs: dict[str, Job] = {}
     for unit in units:
         request = fleet.runs[unit.run]
+        arguments = _arguments(request, unit)
         for machine_class in fleet.classes:
-            arguments = _arguments(request, unit, machine_class)
+            if unit.device != (machine_class.device or request.device):
+                continue
             processes = request.processes or _PROCESSES
             expected_s = (durations_s or {}).get(
                 duration_key(machine_class.name, arguments),
@@ -238,15 +256,14 @@ def load_plan(path: Path) -> Plan | None:
         ) from error
 
 
-def _arguments(request: RunRequest, unit: Unit, machine_class: MachineClass) -> tuple[str, ...]:
-    changes: dict[str, Any] = {}
+def _arguments(request: RunRequest, unit: Unit) -> tuple[str, ...]:
+    changes: dict[str, Any] = {"device": unit.device}
     if unit.cases:
         # A list of whole names, so that nothing else of the catalogue matches.
         changes["name"] = "|".join(map(_literal, unit.cases))
-        changes["backends"] = unit.competitors
+        # The request's own options add the environments, as in `jax_xla:xla@old`.
+        changes["backends"] = _unique(name.partition("@")[0] for name in unit.competitors)
         changes["tag"] = changes["framework"] = None
-    if machine_class.device is not None:
-        changes["device"] = machine_class.device
     return tuple(command_line(attrs.evolve(request, **changes), without=("output",)))
 
 

@@ -4,7 +4,7 @@
     claims/<2>/<key>.<attempt>/       who submits this attempt of a job
     batches/<name>.json               what one allocation executes
     submitted/<owner>.jsonl           batches and their jobs, appended by one submitter
-    work/<key>/                       unfinished results file and log of a job
+    work/<key>/                       unfinished results file, log and allocation of a job
     results/<key>.<attempt>.json      finished results
     ends/<key>.<attempt>.json         how an attempt ended, and where
 
@@ -15,6 +15,7 @@ functions here are linear in the number of jobs.
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -155,6 +156,11 @@ class Spool:
         self.plan_file = folder / "plan.json"
         self.owner = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
+    @property
+    def place(self) -> str:
+        """Digest of the folder's path, which distinguishes spools, however the path is spelt."""
+        return hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:6]
+
     def create(self) -> None:
         """Creates the folders.
 
@@ -197,7 +203,8 @@ class Spool:
             view.submitted_at[record.batch] = record.at
             for attempt in record.attempts:
                 view.batches[names.setdefault(attempt, attempt)] = record.batch
-        for folder, attempts in (("results", view.finished), ("ends", view.ended)):
+        # A node writes the result first: an attempt that finishes now must not lack it.
+        for folder, attempts in (("ends", view.ended), ("results", view.finished)):
             for name in self._names(folder):
                 if _FINISHED.fullmatch(name):
                     attempt = name.removesuffix(".json")

@@ -57,7 +57,7 @@ class Standing:
       state: its state.
       attempts: number of attempts so far.
       batch: batch of the last attempt; None if it was not submitted.
-      detail: reason, or node.
+      detail: reason of the state; empty without one.
       node: node of the last attempt, if known.
       recorded: whether the spool records the end of the last attempt.
       at: end of the last attempt, on the file system's clock; 0 if unknown.

@@ -1,15 +1,23 @@
 """`cbs new-model`, and the checks of `cbs check-model` that do not run a model."""
 
+import contextlib
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests_support import python_path
 
-from comparative_benchmark.maintenance.onboarding import findings, implementation_checks
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.maintenance.onboarding import (
+    findings,
+    implementation_checks,
+    model_check,
+)
+from comparative_benchmark.results.record import Status
 
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = Path("common_benchmark_suite/openxla/benchmark")
@@ -157,6 +165,7 @@ def test_what_was_written_goes_when_the_rest_can_not_be_written(cbs, checkout):
         (["berd"], "choices include bert"),
         (["../pt"], "no model"),
         (["bert", "--framework", "ggml"], "bert has no implementation in ggml"),
+        (["bert", "--framework", ","], "no framework given; choices are jax, pt"),
     ],
 )
 def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
@@ -216,6 +225,42 @@ def test_everything_public_needs_a_docstring(tmp_path):
     for name in ("a_model.py: Model,", "Model.forward", "create_model"):
         assert name in found.detail
     assert "_own" not in found.detail
+
+
+def test_a_module_that_cannot_be_parsed_is_a_finding(tmp_path):
+    (tmp_path / "a_model.py").write_text("def create_model(\n")
+    found = implementation_checks.docstrings("pt", tmp_path / "a_model.py")
+    assert found.state == "failed"
+    assert "a_model.py cannot be parsed: " in found.detail
+
+
+def test_the_check_that_ended_the_worker_has_failed(tmp_path, monkeypatch):
+    """Checks before it have findings, and those after it did not run."""
+
+    def ends(*_):
+        raise SessionEnded(Status.CRASHED, "call", "signal 11")
+
+    checks = implementation_checks.WorkerChecks("pt", [None], None, None, tmp_path)
+    for name in ("_runs_elsewhere", "_types", "_signal"):
+        finding = findings.Finding(name.removeprefix("_"), "pt", "ok", "")
+        monkeypatch.setattr(checks, name, lambda *_, finding=finding: finding)
+    monkeypatch.setattr(checks, "_session", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(checks, "_prepare", lambda *_: tmp_path)
+    monkeypatch.setattr(checks, "_seed", ends)
+    states = {"seed": "failed", "memory": "not_run", "repeatable": "not_run"}
+    assert {item.check: item.state for item in checks.run()[3:]} == states
+
+
+def test_agreement_without_cases_in_the_first_framework(monkeypatch):
+    """The others are compared."""
+    monkeypatch.setattr(model_check, "workload_of", lambda _: SimpleNamespace(digest="1"))
+    case = SimpleNamespace(name="models/M")
+    chosen = {"jax": [], "pt": [case], "tf": [case]}
+    truths = {"pt": [np.ones(3)], "tf": [np.ones(3)]}
+    rows = model_check._agreement("m", ["jax", "pt", "tf"], truths, chosen)
+    assert [(item.framework, item.state) for item in rows] == [
+        *(("jax", "not_run"), ("pt", "ok"), ("tf", "ok"))
+    ]
 
 
 def test_a_model_without_cases_is_reported():

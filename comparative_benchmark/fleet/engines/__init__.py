@@ -116,7 +116,7 @@ class Engine(Protocol):
         ...
 
     def cancel(self, names: Sequence[str]) -> None:
-        """Cancels batches; those that have ended are ignored.
+        """Cancels batches; names that are not in the queue, or have ended, are ignored.
 
         Raises:
           EngineError: the scheduler does not answer.

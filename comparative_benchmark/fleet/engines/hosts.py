@@ -89,7 +89,7 @@ class SshEngine:
 
     Options:
       ssh: arguments of ssh, e.g. `["-p", "2222"]`.
-      folder: folder on the hosts (default: in `~/.cache`).
+      folder: folder on the hosts (default: in `~/.cache`, named after the fleet and the spool).
       python: interpreter of the suite on the hosts (default: the submitter's).
     """
 
@@ -98,12 +98,14 @@ class SshEngine:
         if not hosts:
             raise UsageError("engine ssh requires hosts = [...] in each [[class]]")
         self._arguments: list[str] = list(options.get("ssh", ()))
-        self._folder = options.get("folder", f"~/.cache/common-benchmark-suite/fleet/{folder.name}")
+        self._spool = Spool(folder)
+        # A campaign is a folder within its fleet's folder.
+        name = f"{folder.parent.name}-{folder.name}-{self._spool.place}"
+        self._folder = options.get("folder", f"~/.cache/common-benchmark-suite/fleet/{name}")
         self._python = str(options.get("python", sys.executable))
         # Which host has which batch, to know the batches of a host that does not answer.
         self._sent = folder / "sent"
         self._hosts = tuple(dict.fromkeys(hosts))
-        self._spool = Spool(folder)
         self._load: dict[str, int] = dict.fromkeys(self._hosts, 0)
 
     def nodes(self) -> list[Node]:
@@ -164,10 +166,9 @@ class SshEngine:
         return entries
 
     def cancel(self, names: Sequence[str]) -> None:
-        """Removes batches from the queues of all hosts."""
-        if not names:
-            return
-        answers = self._ask_all(self._hosts, {"verb": "cancel", "names": list(names)})
+        """Removes batches from the queues of the hosts that have them."""
+        hosts = [h for h in self._hosts if any((self._sent / h / name).exists() for name in names)]
+        answers = self._ask_all(hosts, {"verb": "cancel", "names": list(names)})
         for reply in answers.values():
             if isinstance(reply, EngineError):
                 raise reply

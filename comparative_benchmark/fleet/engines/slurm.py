@@ -113,13 +113,14 @@ class SlurmEngine:
 
     def poll(self, prefix: str) -> dict[str, QueueEntry]:
         """Returns the batches of all submitters, with one `squeue`."""
-        printed = _slurm("squeue", "--noheader", self._users(), "--states=all", f"-o{_FORMAT}")
-        return parse_queue(printed, prefix)
+        return parse_queue(self._listed(), prefix)
 
     def cancel(self, names: Sequence[str]) -> None:
         """Cancels batches."""
-        entries = self.poll("")
-        ids = [entries[name].id for name in names if name in entries]
+        wanted = set(names)
+        # A submitting job has the name of former ones: all are cancelled.
+        rows = (line.split("|") for line in self._listed().splitlines())
+        ids = [row[1] for row in rows if row[0] in wanted]
         for start in range(0, len(ids), _MOST_IDS):
             # It is quiet about jobs that have ended.
             _slurm("scancel", "--quiet", *ids[start : start + _MOST_IDS])
@@ -157,6 +158,9 @@ class SlurmEngine:
 
     def _config(self) -> str:
         return _slurm("scontrol", "show", "config")
+
+    def _listed(self) -> str:
+        return _slurm("squeue", "--noheader", self._users(), "--states=all", f"-o{_FORMAT}")
 
     def _users(self) -> str:
         """Returns the option that selects the jobs of everybody who submitted to this spool."""
@@ -308,7 +312,7 @@ def _gpus(resources: str) -> int:
 
 
 def _values(line: str) -> dict[str, str]:
-    """Parses `Name=value Name=value`; only a value at the end may contain spaces."""
+    """Parses `Name=value Name=value`; a value that contains spaces ends at the first one."""
     return {
         name: value for name, _, value in (word.partition("=") for word in line.split()) if value
     }

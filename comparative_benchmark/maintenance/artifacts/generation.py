@@ -57,7 +57,7 @@ def export_artifact(
     made: Mapping[str, Path],
     settings: ExportSettings,
 ) -> Outcome:
-    """Creates an artifact and reads it back; any error becomes part of the outcome.
+    """Creates an artifact and reads it back; failures of its processes become part of the outcome.
 
     Args:
       kind: type of the artifact.

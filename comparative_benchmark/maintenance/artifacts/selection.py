@@ -17,6 +17,7 @@ from comparative_benchmark.analysis.verification.verification import (
     Verification,
     failed,
     open_array,
+    sum_length,
     verify,
 )
 from comparative_benchmark.backends.api import BackendInfo, judges_of
@@ -101,14 +102,17 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path], along: Along) -
     if kind.judged_by == "itself":
         return Verification(passed=True)
     if kind.judged_by in ("inputs", "truth"):
-        due = artifacts.inputs if kind.judged_by == "inputs" else artifacts.truth
-        return _judge_identity(outputs, due)
+        original = artifacts.inputs if kind.judged_by == "inputs" else artifacts.truth
+        return _judge_identity(outputs, original)
     parameters = error_limits.parameters_for(
         kind.precision, subject.workload.data_type, subject.case.verify_parameters
     )
     due_outputs = (artifacts.truth, artifacts.reference, parameters)
     if generated_tokens(subject.case) is None:
-        return verify(outputs, *due_outputs)
+        due = artifacts.first
+        shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
+        near, longest_sum = due.neighbours_by_output, sum_length(*shapes)
+        return verify(outputs, *due_outputs, neighbours=near, longest_sum=longest_sum)
     data_type = subject.workload.data_type
     verdict = verify_free_run(outputs, *due_outputs, data_type=data_type)
     if not verdict.passed or not verdict.divergences:

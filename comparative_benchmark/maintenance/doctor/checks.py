@@ -15,6 +15,7 @@ from pathlib import Path
 
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.analysis.machine.other_processes import OBSERVED_S, Observed, observe
+from comparative_benchmark.backends.host_settings import container_free_bytes
 from comparative_benchmark.maintenance.doctor._nvidia import nvidia
 from comparative_benchmark.maintenance.doctor.system import CPU_DIRECTORY, Finding, Status, System
 
@@ -274,15 +275,15 @@ def huge_pages(system: System) -> Finding:
 def memory(system: System) -> Finding:
     """Checks the available memory of the machine and of the container (cgroup version 2)."""
     free = _meminfo(system).get("MemAvailable")
-    limit, used = (system.read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
-    room = int(limit) - int(used) if limit and limit.isdigit() and used else None
+    room = container_free_bytes(system.root)
     available = min((size for size in (free, room) if size is not None), default=None)
     low = available is not None and available < _MEMORY_LOW_BYTES
     value = "unavailable" if available is None else f"{available / _GIB:.1f} GiB available"
     verify = "awk '/^MemAvailable/ {printf \"%.1f GiB\\n\", $2 / 2^20}' /proc/meminfo"
     if room is not None:
         value += " (the container's limit)" if available == room else ""
-        verify += "; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current  # bytes"
+        verify += "; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current; "
+        verify += "grep active_file /sys/fs/cgroup/memory.stat  # bytes; the last two are free"
     return Finding(
         name="memory",
         status="unknown" if available is None else "warning" if low else "ok",

@@ -39,7 +39,7 @@ class Finding:
 def _output(command: Sequence[str]) -> str | None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False
+            command, capture_output=True, errors="replace", timeout=_COMMAND_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return None

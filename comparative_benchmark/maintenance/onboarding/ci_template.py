@@ -20,7 +20,7 @@ def write_workflow(model: str, *, backends: str, install: str | None) -> int:
     """Writes the workflow into the checkout around the working directory; returns 0.
 
     Args:
-      model: a model for `cbs run`, or a suite's folder.
+      model: a model for `cbs run`, or a suite's folder; None for the only such folder here.
       backends: value of `--backend`.
       install: requirement for pip to install the suite; None for this version of it.
 

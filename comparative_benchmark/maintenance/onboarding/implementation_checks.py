@@ -46,7 +46,11 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
 
 def docstrings(framework: str, path: Path) -> Finding:
     """Checks whether a module, its public classes, functions and methods have docstrings."""
-    bare = list(_undocumented(path))
+    try:
+        bare = list(_undocumented(path))
+    except (SyntaxError, ValueError) as error:
+        detail = f"{path.name} cannot be parsed: {error}"
+        return Finding("docstrings", framework, "failed", detail, "correct the module's syntax")
     if bare:
         fix = "document arguments and return values, with shapes"
         return Finding("docstrings", framework, "failed", f"no docstring: {_some(bare)}", fix)
@@ -94,7 +98,7 @@ def install(framework: str, folder: Path) -> Finding:
                 done = subprocess.run(
                     command,
                     capture_output=True,
-                    text=True,
+                    errors="replace",
                     timeout=_INSTALL_TIMEOUT_S,
                     check=False,
                 )
@@ -110,7 +114,7 @@ def install(framework: str, folder: Path) -> Finding:
 
 
 def _undocumented(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_text(encoding="utf-8"), path.name)
     if ast.get_docstring(tree) is None:
         yield path.name
     for node in tree.body:
@@ -155,7 +159,8 @@ def _some(names: Sequence[str]) -> str:
 
 # Another seed must change the outputs by more than this share of their scale.
 _LEAST_CHANGE = 1e-3
-RUNS = ("types", "repeatable", "seed", "signal", "memory")
+# In the order in which they run: the first one without a finding ended the worker.
+RUNS = ("types", "signal", "seed", "memory", "repeatable")
 
 
 @attrs.frozen(kw_only=True)
@@ -232,29 +237,27 @@ class WorkerChecks:
             f"make `cd /tmp && python -m {module_path}` work: import only from openxla.benchmark, "
             "open files next to __file__, and end the module with shared_model.run_once"
         )
+
+        def failed(detail: str) -> Finding:
+            return self._finding("runs elsewhere", "failed", detail, fix)
+
         try:
             done = subprocess.run(
                 command,
                 cwd=directory,
                 env={**os.environ, **environment},
                 capture_output=True,
-                text=True,
+                errors="replace",
                 timeout=self._settings.limits.deadline_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return self._finding(
-                "runs elsewhere",
-                "failed",
-                f"not finished after {self._settings.limits.deadline_s:g} s",
-                fix,
-            )
+            return failed(f"not finished after {self._settings.limits.deadline_s:g} s")
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            detail = f"exit code {done.returncode}: {last}"
-            return self._finding("runs elsewhere", "failed", detail, fix)
+            return failed(f"exit code {done.returncode}: {last}")
         if "output_0" not in done.stdout:
-            return self._finding("runs elsewhere", "failed", "output_0 was not printed", fix)
+            return failed("output_0 was not printed")
         return self._finding("runs elsewhere", "ok", done.stdout.splitlines()[0])
 
     def _types(
@@ -338,12 +341,8 @@ class WorkerChecks:
         growth = held[-1] - held[0]
         fix = "do not keep models, weights or outputs in modules, caches or hooks"
         if seen.alive:
-            return self._finding(
-                "memory",
-                "failed",
-                "the model is still alive after its last reference was dropped",
-                fix,
-            )
+            detail = "the model is still alive after its last reference was dropped"
+            return self._finding("memory", "failed", detail, fix)
         if growth > model_bytes * (len(held) - 1) / 2:
             detail = f"{len(held) - 1} additional models leave {growth} additional bytes allocated"
             return self._finding("memory", "failed", detail, fix)

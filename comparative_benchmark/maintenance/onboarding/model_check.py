@@ -134,11 +134,10 @@ def _frameworks(name: str, text: str | None, models: Collection[tuple[str, str]]
         return there
     typed = (item.strip() for item in text.split(",") if item.strip())
     asked = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
-    if lacking := [item for item in asked if item not in there]:
-        raise UsageError(
-            f"--framework: {name} has no implementation in {', '.join(lacking)}; "
-            f"choices are {', '.join(there)}"
-        )
+    lacking = ", ".join(item for item in asked if item not in there)
+    if lacking or not asked:
+        problem = f"{name} has no implementation in {lacking}" if lacking else "no framework given"
+        raise UsageError(f"--framework: {problem}; choices are {', '.join(there)}")
     return asked
 
 
@@ -242,7 +241,7 @@ def _agreement(
         detail = "no workload exists in all of the frameworks"
         fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
         return not_run + [Finding("agreement", item, "failed", detail, fix) for item in truths]
-    case = next(iter(chosen.values()))[0]
+    case = chosen[next(iter(truths))][0]
     hint = f"cbs parity --drift -name '{case.name}'"
     return [*not_run, *findings.agreement(truths, hint)]
 

@@ -139,7 +139,7 @@ class EnvironmentPool:
             subprocess.run(
                 [self._python, "-m", "venv", *options, str(venv)],
                 capture_output=True,
-                text=True,
+                errors="replace",
                 check=True,
                 timeout=_PATIENCE_S,
             )

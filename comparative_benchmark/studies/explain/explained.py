@@ -93,23 +93,26 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         if not latest:
             names = [name for item in cases_of(document) for name in _names(item)]
             raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
-    for noun, option, choices in (
-        ("device", "-device", list(dict.fromkeys(item.device for item in latest))),
-        ("workload", "--case", list(dict.fromkeys(item.label for item in latest))),
-    ):
-        if noun == "device" and device is not None:
-            latest = [item for item in latest if item.device == device]
-            if not latest:
-                raise UsageError(
-                    f"no results for device {device}; choices are {', '.join(choices)}"
-                )
-        elif len(choices) > 1:
-            listed = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
-            raise UsageError(
-                f"the file contains results for {len(choices)} {noun}s; "
-                f"choose one with {option}:\n{listed}"
-            )
+    devices = list(dict.fromkeys(item.device for item in latest))
+    if device is None:
+        _require_one("device", "-device", devices)
+    else:
+        latest = [item for item in latest if item.device == device]
+        if not latest:
+            raise UsageError(f"no results for device {device}; choices are {', '.join(devices)}")
+    # Workloads may have the same label.
+    labels = {item.workload: item.label for item in latest}
+    _require_one("workload", "--case", list(labels.values()))
     return latest
+
+
+def _require_one(noun: str, option: str, choices: Sequence[str]) -> None:
+    if len(choices) > 1:
+        listed = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
+        raise UsageError(
+            f"the file contains results for {len(choices)} {noun}s; "
+            f"choose one with {option}:\n{listed}"
+        )
 
 
 def _names(case: Case) -> tuple[str, str, str]:

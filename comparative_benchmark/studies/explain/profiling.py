@@ -63,7 +63,7 @@ def profile_of(case: Case, wanted: Profiling, observer: Observer) -> OperatorPro
     """Returns the stored profile of a result, or takes several in one worker and stores them.
 
     Raises:
-      UsageError: its trial no longer exists.
+      UsageError: its trial no longer exists, or this machine has another CPU.
       NoProfileError: it cannot be profiled, or the stored profile cannot be read.
     """
     folder = wanted.results.absolute().parent

@@ -146,6 +146,8 @@ class Table:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yields each row with the columns of both generations."""
+        # The option `-device` overrides the file's device.
+        device = next((result.definition.device for result in self.results), None)
         for row in self.rows:
             results = [self._result(row, *of) for of in self._places(row)]
             times = [_median(result) for result in results]
@@ -156,7 +158,7 @@ class Table:
                 if result and result.measured.verification
             ]
             yield {
-                **_described(row, self.config.output_dir),
+                **_described(row, self.config.output_dir, device or row.model.device),
                 "mode": self.config.mode,
                 **dict(zip(_TIMES, times, strict=True)),
                 "eager speedup on baseline": _ratio(times[0], times[1]),
@@ -300,7 +302,7 @@ def _model_name(row: Row) -> str:
     )
 
 
-def _described(row: Row, output_dir: str) -> dict[str, Any]:
+def _described(row: Row, output_dir: str, device: str) -> dict[str, Any]:
     model, shape = row.model, row.shape
     return {
         "name": "_".join(filter(None, (model.name, row.shape_set))),
@@ -311,7 +313,7 @@ def _described(row: Row, output_dir: str) -> dict[str, Any]:
         "n": shape.n if shape else None,
         "high_precision_dtype": _NAMES[model.data_type],
         "torch_compile_mode": model.compile_mode,
-        "device": "cpu" if model.device == "host-cpu" else "cuda",
+        "device": "cpu" if device == "host-cpu" else "cuda",
         "model_type": model.model_type,
         "output_dir": output_dir,
         "enable_profiler": model.profiler,

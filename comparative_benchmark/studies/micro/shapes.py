@@ -55,7 +55,7 @@ class PowersOfTwo:
       lowest, highest: default range of powers.
       square: m, k and n are equal.
       ascending: only shapes with m <= k <= n.
-      between: also include sizes half-way between two powers.
+      between: also include sizes half-way between two powers, from 2 on.
     """
 
     lowest: int
@@ -69,7 +69,7 @@ class PowersOfTwo:
         sizes = [
             2**power + half
             for power in range(lowest, highest + 1)
-            for half in ((0, 2 ** (power - 1)) if self.between else (0,))
+            for half in ((0, 2 ** (power - 1)) if self.between and power else (0,))
         ]
         if self.square:
             return [Shape(size, size, size) for size in sizes]

@@ -72,11 +72,12 @@ def reproduce(
       memory_bytes: memory limit of each worker; None for the memory that is available.
 
     Returns:
-      0 if the directory was created; 1 if inputs and expected outputs cannot be computed, or the
-      program of a measured result can no longer be exported.
+      0 if the directory was created; 1 if it was created, but the program of a measured result can
+      no longer be exported.
 
     Raises:
-      UsageError: the result is missing or ambiguous, or the directory is in use.
+      UsageError: the result is missing or ambiguous, the directory is in use, or inputs and
+        expected outputs cannot be computed.
       DefinitionError: see `catalog`.
     """
     recorded = recorded_trials.find(document, case, competitor=competitor, device=device)
@@ -120,7 +121,7 @@ def _target(asked: Path | None, trial: Trial) -> Path:
     """Returns the path of the directory.
 
     Raises:
-      UsageError: the path exists.
+      UsageError: the path is a file, or a directory that is not empty.
     """
     name = re.sub(r"[^\w.+-]+", "-", f"repro-{trial.case.model.name}-{trial.competitor}")
     target = (asked or Path(name)).absolute()

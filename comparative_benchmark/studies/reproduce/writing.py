@@ -23,7 +23,12 @@ from packaging.version import InvalidVersion, Version
 
 from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, factor_of, groups_of
 from comparative_benchmark.analysis.verification.generation_verification import limits_of
-from comparative_benchmark.analysis.verification.verification import is_constant, open_array, verify
+from comparative_benchmark.analysis.verification.verification import (
+    is_constant,
+    open_array,
+    sum_length,
+    verify,
+)
 from comparative_benchmark.analysis.verification.verification import limits_of as limits_of_output
 from comparative_benchmark.api.recorded_trials import versions_of
 from comparative_benchmark.backends.exported_programs import Exported
@@ -33,7 +38,7 @@ from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import ArtifactSource, Host, ProgramSource, Status
 from comparative_benchmark.results.results_file import plain
-from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import Due, WorkloadArtifacts
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.model_interfaces import LOGITS
 from openxla.benchmark.models.preprocessing import element_type_of
@@ -44,18 +49,13 @@ Array = npt.NDArray[Any]
 
 
 def expected_limits(
-    truth: Sequence[Path],
-    reference: Sequence[Path],
-    parameters: Mapping[str, float],
-    *,
-    generates: bool,
-    data_type: str | None,
+    due: Due, parameters: Mapping[str, float], *, generates: bool, data_type: str | None
 ) -> Limits:
     """Returns the contents of `expected.json` for `check.py`, except the recorded measurement.
 
     Args:
-      truth: `.npy` files from the float64 run.
-      reference: `.npy` files from the op-by-op run in the model's own type.
+      due: the input, the outputs of the float64 run and of the op-by-op run in the model's own
+        type, and their neighbours.
       parameters: parameters of the verification.
       generates: whether the outputs are generated tokens and their logits.
       data_type: the model's data type, e.g. `bf16`.
@@ -66,10 +66,9 @@ def expected_limits(
     """
     expected: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
-        expected["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
-        generated = limits_of(
-            open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
-        )
+        expected["outputs"] = [{"dtype": open_array(path).dtype.name} for path in due.reference]
+        truth, reference = open_array(due.truth[LOGITS]), open_array(due.reference[LOGITS])
+        generated = limits_of(truth, reference, parameters, data_type)
         if isinstance(generated, str):
             return expected | {"problem": generated}
         expected["generation"] = {
@@ -80,51 +79,66 @@ def expected_limits(
             "tolerance": _tolerance(parameters),
         }
         return expected
-    for index, (due, same_type) in enumerate(zip(truth, reference, strict=True)):
-        limits, problem = _output(due, same_type, parameters)
+    for index in range(len(due.truth)):
+        limits, problem = _output(index, due, parameters)
         expected["outputs"].append(limits)
         if problem:
             expected["problem"] = f"output {index}: {problem}"
     return expected
 
 
-def _output(
-    truth: Path, reference: Path, parameters: Mapping[str, float]
-) -> tuple[Limits, str | None]:
+def _output(index: int, due: Due, parameters: Mapping[str, float]) -> tuple[Limits, str | None]:
     """Returns the limits of an output, and the reason if they cannot be computed."""
-    same_type = open_array(reference)
-    # Judge the reference as a candidate to obtain its own error, and the largest allowed one.
-    verdict = verify([reference], [truth], [reference], parameters)
-    exact = same_type.dtype.kind in "iub"
+    truth, same_type = open_array(due.truth[index]), open_array(due.reference[index])
     limits: Limits = {
         "dtype": same_type.dtype.name,
-        "exact": exact,
-        "relative_rmse": verdict.allowed_relative_rmse,
+        "exact": same_type.dtype.kind in "iub" or not same_type.size,
+        "relative_rmse": None,
         "largest_error": None,
+        "relative_element": 0.0,
         "bias": None,
         "tolerance": _tolerance(parameters),
         "groups": [],
     }
+    if limits["exact"]:
+        return limits, None
+    shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
+    longest_sum, near = sum_length(*shapes), due.neighbours_by_output.get(index)
+    # Judge the reference as a candidate to obtain its own error, and the largest allowed one.
+    verdict = verify(
+        [due.reference[index]],
+        [due.truth[index]],
+        [due.reference[index]],
+        parameters,
+        neighbours={0: near} if near else {},
+        longest_sum=longest_sum,
+    )
+    limits["relative_rmse"] = verdict.allowed_relative_rmse
     if verdict.relative_rmse is None and not verdict.passed:
         return limits, verdict.reason
-    if not exact:
-        errors = limits_of_output(open_array(truth), same_type, parameters)
-        if isinstance(errors, str):
-            return limits, errors
-        limits["largest_error"] = errors.element
-        limits["bias"] = errors.bias if np.isfinite(errors.bias) else None
-        if MIN_SQNR not in parameters:
-            limits["groups"] = _groups(open_array(truth), same_type, parameters)
+    finite = np.isfinite(truth) & np.isfinite(same_type)
+    neighbours = open_array(near)[:, finite] if near else None
+    errors = limits_of_output(truth[finite], same_type[finite], parameters, longest_sum, neighbours)
+    if isinstance(errors, str):
+        return limits, errors
+    limits["largest_error"] = errors.element
+    limits["relative_element"] = errors.relative_element
+    limits["bias"] = errors.bias if np.isfinite(errors.bias) else None
+    if MIN_SQNR not in parameters:
+        limits["groups"] = _groups(truth, same_type, parameters, longest_sum)
     return limits, None
 
 
-def _groups(truth: Array, reference: Array, parameters: Mapping[str, float]) -> list[Limits]:
+def _groups(
+    truth: Array, reference: Array, parameters: Mapping[str, float], longest_sum: int
+) -> list[Limits]:
     """Returns limits by position or magnitude; none if there are NaN or infinite values."""
     if not (np.isfinite(truth).all() and np.isfinite(reference).all()):
         return []
     if reference.dtype.kind == "c" or is_constant(truth):
         return []
-    limits = groups_of(reference, truth, reference, element_type_of(reference.dtype), parameters)
+    element_type = element_type_of(reference.dtype)
+    limits = groups_of(reference, truth, reference, element_type, parameters, longest_sum)
     return [
         {
             name: value
@@ -182,9 +196,10 @@ def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> N
         (directory / folder).mkdir(exist_ok=True)
         for index, path in enumerate(paths):
             shutil.copyfile(path, directory / folder / f"{stem}_{index}.npy")
+    for index, path in artifacts.first.neighbours_by_output.items():
+        shutil.copyfile(path, directory / "expected" / f"neighbours_{index}.npy")
     limits = expected_limits(
-        artifacts.truth,
-        artifacts.reference,
+        artifacts.first,
         trial.verify_parameters,
         generates=generated_tokens(trial.case) is not None,
         data_type=trial.workload.data_type,
@@ -379,7 +394,7 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
     described = {
         **({} if exported is None else exported.files),
         "inputs": "input_0.npy etc., one file per argument; bfloat16 elements take two bytes",
-        "expected": "truth_N.npy and reference_N.npy for each output",
+        "expected": "truth_N.npy, reference_N.npy and perhaps neighbours_N.npy for each output",
         "expected.json": "error limits (see Correctness)",
         "run.py": "compiles, runs, checks and times the program",
         "check.py": "reads arrays and checks outputs; requires only NumPy",

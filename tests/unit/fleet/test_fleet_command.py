@@ -93,6 +93,34 @@ def test_submit_twice_is_the_same_as_once(fleet, scheduler):
     assert len(scheduler.submitted) == 1
 
 
+@pytest.mark.parametrize("spelling", ["link/FLEET.toml", "folder/../FLEET.toml"])
+def test_another_spelling_of_the_path_finds_the_jobs(fleet, scheduler, tmp_path, capsys, spelling):
+    fleet("submit")
+    (SPOOL / "queue.json").unlink()
+    Path("folder").mkdir()
+    Path("link").symlink_to(tmp_path)
+    assert main(["fleet", "status", spelling]) == 4
+    assert capsys.readouterr().out.splitlines() == [PENDING]
+
+
+@pytest.mark.parametrize(
+    ("refused", "changed", "submitted", "pending"),
+    [(True, True, 1, 1), (True, False, 3, 3), (False, True, 1, 3)],
+)
+def test_jobs_of_a_former_description_stay_if_they_started(
+    fleet, scheduler, monkeypatch, refused, changed, submitted, pending
+):
+    scheduler.refuses = RefusedError("no") if refused else None
+    fleet("submit")
+    scheduler.refuses = None
+    if changed:
+        Path("FLEET.toml").write_text(f"{ONE_CLASS}# changed\n")
+    monkeypatch.setattr(campaign, "units_of", lambda *_: units("w3"))
+    [line] = fleet("submit")[1]
+    assert line.startswith(f"submitted: {submitted} job")
+    assert fleet("status")[1][0] == f"pending      {pending}"
+
+
 def test_another_campaign_measures_again(fleet, scheduler):
     fleet("submit")
     assert fleet("submit", "--campaign", "next")[1] == ["submitted: 2 jobs in 1 batch"]
@@ -280,6 +308,10 @@ def test_jobs_that_exceeded_the_time_limit_need_longer(fleet, scheduler):
     assert errors[-1].endswith("time limit require --longer")
     assert fleet("resume", "--longer")[:2] == (0, ["submitted: 2 jobs in 1 batch"])
     assert [item.time_limit_s for item in scheduler.submitted] == [3600, 7200]
+    set_states(scheduler, QueueState.TIMEOUT, node="n1")
+    code, lines, errors = fleet("resume", "--longer")
+    assert (code, lines) == (0, ["submitted: 0 jobs in 0 batches"])
+    assert errors[-1].endswith("jobs that reached their time limit get more time only once")
 
 
 def test_cancel_prints_the_number_of_jobs(fleet, scheduler):
@@ -289,6 +321,13 @@ def test_cancel_prints_the_number_of_jobs(fleet, scheduler):
     code, lines, _ = fleet("status")
     assert code == 1
     assert lines[1] == "cancelled: w1 (small): by cbs fleet cancel"
+
+
+def test_cancel_ends_the_job_that_submits_the_rest(fleet, scheduler):
+    fleet("submit")
+    [batch] = scheduler.states
+    fleet("cancel")
+    assert scheduler.states[f"{batch.rpartition('-')[0]}-submit"].state is QueueState.CANCELLED
 
 
 def test_a_changed_description_is_reported(fleet):

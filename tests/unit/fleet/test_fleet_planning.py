@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from spool_support import fleet_of, units
 
 from comparative_benchmark.errors import UsageError
+from comparative_benchmark.fleet import planning
 from comparative_benchmark.fleet.description import MachineClass
 from comparative_benchmark.fleet.planning import (
     batches_of,
@@ -17,6 +19,7 @@ from comparative_benchmark.fleet.planning import (
     load_plan,
     plan_jobs,
     save_plan,
+    units_of,
 )
 from comparative_benchmark.request import RunRequest
 
@@ -26,9 +29,33 @@ CLASSES = (
 )
 
 
+def on_both_devices(number):
+    return [*units(number), *units(number, "cuda")]
+
+
 def plan(folder, number=4, **changes):
     options = {"revision": "r", "campaign": "", **changes}
-    return plan_jobs(fleet_of(folder, classes=CLASSES), units(number), **options)
+    return plan_jobs(fleet_of(folder, classes=CLASSES), on_both_devices(number), **options)
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Replaces the plan of a run; returns the digests of its workloads, for a test to change."""
+    digests = ["1"]
+
+    def plan_run(request, _):
+        trials = [
+            SimpleNamespace(
+                workload=SimpleNamespace(digest=digest, label=f"w{digest}"),
+                case=SimpleNamespace(name=f"models/{digest}"),
+                competitor=f"iree:{request.device}",
+            )
+            for digest in digests
+        ]
+        return SimpleNamespace(trials=trials)
+
+    monkeypatch.setattr(planning, "plan_run", plan_run)
+    return digests
 
 
 def test_a_job_for_each_unit_class_and_repeat(tmp_path):
@@ -93,6 +120,35 @@ def test_the_device_of_a_class_replaces_that_of_the_run(tmp_path):
     assert devices == {"b": "cuda"}
 
 
+def test_competitors_are_those_of_the_device_of_the_class(tmp_path, planned):
+    fleet = fleet_of(tmp_path, classes=CLASSES)
+    jobs = plan_jobs(fleet, units_of(fleet, print), revision="r", campaign="").jobs
+    assert {
+        (job.machine_class, job.arguments[job.arguments.index("--backend") + 1]) for job in jobs
+    } == {("a", "iree:host-cpu"), ("b", "iree:cuda")}
+    assert len(jobs) == 2 + 3
+
+
+def test_an_edited_model_of_a_user_is_measured_again(tmp_path, planned):
+    fleet = fleet_of(tmp_path, runs=(RunRequest(model="/models/mine.py"),))
+    units = [units_of(fleet, print), units_of(fleet, print)]
+    planned.append("2")
+    units.append(units_of(fleet, print))
+    [[before], [same], [after]] = units
+    assert before == same
+    assert before.digest != after.digest
+
+
+def test_jobs_select_competitors_without_their_environments(tmp_path):
+    """The run's own `--env` adds the environments on the node."""
+    fleet = fleet_of(tmp_path, runs=(RunRequest(name="models/.+", env=["new=/new"]),))
+    [unit] = units(1)
+    item = attrs.evolve(unit, competitors=("a:x@new", "a:x@old", "b:y@new"))
+    [job] = plan_jobs(fleet, [item], revision="r", campaign="").jobs
+    assert job.arguments[job.arguments.index("--backend") + 1] == "a:x,b:y"
+    assert "--env" in job.arguments
+
+
 def test_durations_of_earlier_jobs_are_expected(tmp_path):
     job = plan(tmp_path).jobs[0]
     durations = {duration_key("a", job.arguments): 7.0}
@@ -111,7 +167,8 @@ def test_durations_of_earlier_jobs_are_expected(tmp_path):
 def test_batches_hold_each_job_once_and_fit(tmp_path, durations, minutes, limit_s):
     classes = tuple(attrs.evolve(item, time_limit_s=limit_s) for item in CLASSES)
     fleet = fleet_of(tmp_path, classes=classes, batch_minutes=minutes)
-    planned = plan_jobs(fleet, units(len(durations)), revision="r", campaign="").jobs
+    workloads = on_both_devices(len(durations))
+    planned = plan_jobs(fleet, workloads, revision="r", campaign="").jobs
     jobs = [
         attrs.evolve(job, expected_s=durations[number % len(durations)])
         for number, job in enumerate(planned)

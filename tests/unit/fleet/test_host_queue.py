@@ -1,7 +1,9 @@
 """The queue of one host: its states, and runners and machines that die."""
 
+import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 from tests_support import processes_of, wait_for
 
 from comparative_benchmark.fleet import host_queue
+from comparative_benchmark.fleet.engines import hosts
 from comparative_benchmark.fleet.host_queue import HostQueue, HostState, Queued, answer
 from comparative_benchmark.fleet.spool import Batch, Spool
 
@@ -27,6 +30,7 @@ BATCH = Batch(
     time_limit_s=60,
     jobs=(),
 )
+HOST_LOCK = host_queue._HOST_LOCK
 # A node that notes its batch, and then does something.
 NODE = """\
 #!/bin/sh
@@ -39,7 +43,7 @@ basename "$last" .json >> {folder}/executed
 @pytest.fixture
 def queue(tmp_path, monkeypatch):
     """A queue without a runner; returns functions that fill it."""
-    monkeypatch.setattr(host_queue.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(host_queue, "_HOST_LOCK", tmp_path / "host.lock")
     monkeypatch.setattr(HostQueue, "start_runner", lambda _: None)
     folder = tmp_path / "fleet.v1"
     queue = HostQueue(folder)
@@ -64,9 +68,9 @@ def queue(tmp_path, monkeypatch):
 def runner(queue, tmp_path):
     """Starts runners as separate processes."""
     code = (
-        "import sys, pathlib, tempfile\n"
+        "import sys, pathlib\n"
         "from comparative_benchmark.fleet import host_queue\n"
-        "tempfile.tempdir = sys.argv[2]\n"
+        "host_queue._HOST_LOCK = pathlib.Path(sys.argv[2], 'host.lock')\n"
         "host_queue.HostQueue(pathlib.Path(sys.argv[1])).run()\n"
     )
     processes = []
@@ -218,6 +222,52 @@ def test_a_batch_that_arrives_as_the_runner_ends(queue, monkeypatch):
     monkeypatch.setattr(host_queue, "_locked", locked)
     queue.run()
     assert queue.executed() == ["a", "b"]
+
+
+def test_all_users_can_lock_the_host(queue):
+    """The umask and the temporary folder of the first user do not matter."""
+    assert HOST_LOCK.is_absolute()
+    queue.add("a")
+    umask = os.umask(0o077)
+    try:
+        queue.run()
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(host_queue._HOST_LOCK.stat().st_mode) == 0o666
+    queue.add("b")
+    queue.run()
+    assert queue.executed() == ["a", "b"]
+
+
+def test_fleets_and_campaigns_have_folders_of_their_own_on_a_host(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, *, input, **_):  # noqa: A002  # as in subprocess
+        asked.append(json.loads(input)["folder"])
+        return subprocess.CompletedProcess(command, 0, "{}\n", "")
+
+    monkeypatch.setattr(hosts.subprocess, "run", run)
+    for place in ("one/zoo", "two/zoo", "one/zoo/night", "one/bert/night"):
+        hosts.SshEngine(options={}, folder=tmp_path / place, hosts=["h"]).poll("cbs-")
+    assert len(set(asked)) == 4
+    assert "/zoo-night-" in asked[2]
+
+
+def test_only_hosts_with_a_batch_are_asked_to_cancel_it(tmp_path, monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command[command.index("--") + 1])
+        return subprocess.CompletedProcess(command, 0, "{}\n", "")
+
+    monkeypatch.setattr(hosts.subprocess, "run", run)
+    (tmp_path / "sent" / "b").mkdir(parents=True)
+    (tmp_path / "sent" / "b" / "cbs-1").touch()
+    engine = hosts.SshEngine(options={}, folder=tmp_path, hosts=["a", "b"])
+    engine.cancel(["cbs-submit", "cbs-2"])
+    assert asked == []
+    engine.cancel(["cbs-submit", "cbs-1"])
+    assert asked == ["b"]
 
 
 def request(queue, verb, **values):

@@ -105,6 +105,42 @@ def test_the_baseline_can_be_chosen():
     }
 
 
+def test_competitors_that_a_job_measured_on_two_nodes_are_not_compared():
+    runs, records = [], []
+    for number, node in enumerate(NODES):
+        for competitor, place in ((EAGER, node), (XLA, f"{node}-other")):
+            run_id = f"{competitor} {node}"
+            runs.append(allocated(run_id, place, job=f"job {number}"))
+            records += race(run_id, {competitor: 1.0}, seed=number)
+    found = decode_document(json.dumps(document(*records, runs=runs)).encode(), "it")
+
+    assert not class_verdicts(found, EAGER)
+
+
+def test_a_baseline_in_several_frameworks_is_compared_within_each():
+    """A framework without it has no verdict, as in `cbs show`."""
+    scales = {(XLA, "JAX"): 1.0, (XLA, "TF_V2"): 1.0, (IREE, "JAX"): 2.0, (IREE, "TF_V2"): 0.5}
+    scales[EAGER, "PYTORCH"] = 1.0
+    records = [
+        record(
+            "w1",
+            competitor,
+            run_id=node,
+            framework=f"ModelFrameworkType.{framework}",
+            benchmark_name=f"models/W1_{framework}/inputs/DEFAULT",
+            metrics=metrics(scale, seed=10 * number + position, race=node),
+        )
+        for number, node in enumerate(NODES)
+        for position, ((competitor, framework), scale) in enumerate(scales.items())
+    ]
+    runs = [allocated(node, node) for node in NODES]
+    found = decode_document(json.dumps(document(*records, runs=runs)).encode(), "it")
+
+    assert [
+        (item.competitor, item.framework, item.verdict) for item in class_verdicts(found, XLA)
+    ] == [(IREE, "jax", Verdict.SLOWER), (IREE, "tf_v2", Verdict.FASTER)]
+
+
 def test_a_step_of_one_node_belongs_to_the_node():
     before = campaign(lambda *_: {EAGER: 1.0, XLA: 1.0})
     after = campaign(lambda _, node: {EAGER: 1.0, XLA: 1.5 if node == "n3" else 1.0})
@@ -170,6 +206,16 @@ def test_the_command_prints_verdicts_and_slow_nodes(tmp_path, capsys):
     [verdict] = json.loads(capsys.readouterr().out)["verdicts"]
     assert verdict["verdict"] == "faster"
     assert verdict["nodes"].keys() == {f"zen4-{node}" for node in NODES}
+
+
+def test_the_command_takes_a_synonym_of_the_baseline(tmp_path, capsys):
+    path = tmp_path / "night.json"
+    path.write_bytes(encode(campaign(lambda *_: {EAGER: 1.0, XLA: 0.5}, nodes=NODES[:2])))
+    assert cli.main(["fleet", "judge", str(path), "--baseline", "jax:xla", "--json"]) == 0
+    [verdict] = json.loads(capsys.readouterr().out)["verdicts"]
+    assert verdict["competitor"] == EAGER
+    assert cli.main(["fleet", "judge", str(path), "--baseline", "tflite"]) == 1
+    assert f"no results for tflite; choices are {XLA}, {EAGER}" in capsys.readouterr().err
 
 
 def test_the_command_reports_a_class_that_became_slower_by_its_exit_code(tmp_path, capsys):

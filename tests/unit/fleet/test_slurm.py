@@ -320,6 +320,16 @@ def test_cancelling_asks_once(slurm):
     assert second.split() == ["--quiet", *map(str, range(500, 600))]
 
 
+def test_all_jobs_with_a_name_are_cancelled(slurm):
+    """A job that submits the rest has the name of former ones."""
+    states = ("COMPLETED", "RUNNING", "PENDING")
+    queue = "".join(f"cbs-submit|{n}|{state}|||None\n" for n, state in enumerate(states))
+    slurm.program("squeue", out=queue)
+    slurm.program("scancel")
+    slurm().cancel(["cbs-submit"])
+    assert slurm.calls("scancel") == ["--quiet 0 1 2"]
+
+
 def test_nothing_to_cancel(slurm):
     slurm.program("squeue")
     slurm.program("scancel", code=1)

@@ -129,6 +129,21 @@ def test_names_of_results(spool):
     assert view.foreign == [f"results/{KEY}.x.json"]
 
 
+def test_an_attempt_that_finishes_meanwhile_is_not_damaged(spool, monkeypatch):
+    names_in = spool._names
+
+    def finishing(folder):
+        names = names_in(folder)
+        if folder in ("results", "ends"):
+            spool.result_file(FIRST.name).touch()
+            spool.end(FIRST, End(ending="done"))
+        return names
+
+    monkeypatch.setattr(spool, "_names", finishing)
+    view = spool.view()
+    assert view.ended <= view.finished
+
+
 def test_a_result_of_this_or_an_earlier_attempt(spool):
     spool.result_file(f"{KEY}.1").touch()
     assert [spool.has_result(Attempt(KEY, number)) for number in range(3)] == [False, True, True]

@@ -311,6 +311,24 @@ def test_weights_that_are_not_what_the_checkpoint_says(tmp_path, monkeypatch, ch
     assert installing.lacks_checkpoint(BERT)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("manifest.json", "is reserved"), ("../x", "points outside its directory")],
+)
+def test_a_checkpoint_that_lists_other_places_is_refused(
+    tmp_path, monkeypatch, checkpoint, name, message
+):
+    make()
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest["files"][name] = manifest["files"]["config.json"]
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+    directory = publication(BERT, tmp_path / "M")
+    wipe(monkeypatch, tmp_path)
+    with pytest.raises(ArtifactError, match=rf"checkpoint's manifest is malformed: .*{message}"):
+        install_checkpoint(directory)
+    assert installing.lacks_checkpoint(BERT)
+
+
 def test_a_model_without_architecture_has_no_checkpoint():
     assert installing.checkpoint_directory_of(PRIVATE) is None
     assert not installing.lacks_checkpoint(PRIVATE)

@@ -5,7 +5,7 @@ import pytest
 
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.analysis.machine.other_processes import Observed
-from comparative_benchmark.maintenance.doctor import _nvidia, checks
+from comparative_benchmark.maintenance.doctor import _nvidia, checks, system
 from comparative_benchmark.maintenance.doctor.system import System
 
 CPU = "sys/devices/system/cpu"
@@ -49,6 +49,10 @@ FILE_CHECKS = (
     checks.memory,
     checks.swap,
 )
+
+
+def test_output_of_commands_may_have_any_bytes():
+    assert system._output(["printf", r"a\377b"]) == "a\ufffdb"
 
 
 @pytest.mark.parametrize("check", FILE_CHECKS, ids=lambda check: check.__name__)

@@ -86,6 +86,14 @@ def test_ceilings_that_can_not_be_measured_are_a_failure(findings, capsys, monke
     assert "--threads 0" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("gflops", "text"),
+    [(12.34, "12.3 GFLOP/s"), (1234.5, "1230 GFLOP/s"), (123_456.0, "123 TFLOP/s")],
+)
+def test_no_rate_has_an_exponent(gflops, text):
+    assert command._product_rate(gflops) == text
+
+
 def test_ceilings_are_kept_and_printed(findings, capsys, monkeypatch, tmp_path):
     findings("ok")
     monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: ROOF)

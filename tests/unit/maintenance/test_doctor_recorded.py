@@ -112,12 +112,17 @@ def test_the_command_prints_what_was_claimed_of_a_recorded_machine(machine, chec
 
 
 def test_the_containers_memory_limit_counts_and_can_be_read(machine):
-    limits = {f"{GROUP}/memory.max": f"{3 * 2**30}\n", f"{GROUP}/memory.current": f"{2**30}\n"}
+    cached = [f"inactive_file {2**30}", f"active_file {2**29}"]
+    limits = {
+        f"{GROUP}/memory.max": f"{3 * 2**30}\n",
+        f"{GROUP}/memory.current": f"{5 * 2**29}\n",
+        f"{GROUP}/memory.stat": "\n".join(["anon 5", *cached, "unevictable 0"]),
+    }
     system, run = machine({"proc/meminfo": MEMINFO} | limits)
     found = checks.memory(system)
     assert found.value == "2.0 GiB available (the container's limit)"
     assert found.status == "warning"
-    assert run(found.verify).split("\n")[1:3] == [str(3 * 2**30), str(2**30)]
+    assert run(found.verify).split("\n")[1:5] == [str(3 * 2**30), str(5 * 2**29), *cached]
     system, run = machine({f"{GROUP}/memory.max": "max\n"})
     assert checks.memory(system).value == run(checks.memory(system).verify).strip() + " available"
 

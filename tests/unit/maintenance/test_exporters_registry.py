@@ -3,14 +3,17 @@
 import ast
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.maintenance.artifacts import generation, kinds
+from comparative_benchmark.maintenance.artifacts import generation, kinds, selection
 from comparative_benchmark.maintenance.artifacts.kinds import KINDS, UnknownKindError
 from comparative_benchmark.maintenance.artifacts.outcomes import Subject
-from openxla.benchmark.artifacts import strict_json
+from openxla.benchmark.artifacts import array_files, strict_json
+from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import ModelArtifactType, ModelFrameworkType
 
@@ -20,6 +23,34 @@ NAMES = [kind.name for kind in KINDS]
 @pytest.fixture(scope="module")
 def models():
     return {case.model.name: case.model for case in catalog.all_benchmarks()}
+
+
+def test_outputs_of_a_consumer_have_the_limits_of_a_run(tmp_path, monkeypatch):
+    """Long sums and near-ties of integers allow more, as in `cbs run`."""
+    numbers, integers = np.linspace(-1, 1, 40, dtype=np.float32), np.arange(40, dtype=np.int32)
+    noise = np.where(integers % 2, 1e-5, -1e-5).astype(np.float32)
+    outputs = [numbers + noise, integers.copy()]
+    outputs[1][3] += 1
+
+    def saved(stem, *values):
+        files = array_files.save_all(tmp_path / stem, "output", values)
+        return [tmp_path / stem / file["file"] for file in files]
+
+    due = Due(
+        inputs=saved("inputs", np.zeros(2**20, np.int8)),
+        truth=saved("truth", numbers.astype(np.float64), integers.astype(np.float64)),
+        reference=saved("reference", numbers, integers),
+        neighbours=saved("neighbours", numbers[None], outputs[1][None].astype(np.float64)),
+    )
+    subject = SimpleNamespace(
+        artifacts=SimpleNamespace(truth=due.truth, reference=due.reference, first=due),
+        workload=SimpleNamespace(data_type="fp32"),
+        case=SimpleNamespace(verify_parameters={}),
+    )
+    kind = SimpleNamespace(judged_by="model", precision=None)
+    monkeypatch.setattr(selection, "generated_tokens", lambda _: None)
+    verdict = selection.judge(kind, subject, saved("outputs", *outputs), None)
+    assert verdict.passed, verdict.reason
 
 
 def test_names_and_files_are_each_there_once():

@@ -242,6 +242,20 @@ def test_one_workload_at_a_time():
     assert first.label == second.label == "label-v"
 
 
+def test_workloads_with_the_same_label_are_not_compared():
+    other = {"digest": "v" * 8, "label": "label-w", "inputs": ["1xf32"]}
+    several = two(record("v", "iree:llvm-cpu", workload=other))
+    with pytest.raises(UsageError, match="2 workloads; choose one with --case"):
+        explained.choose(several, [])
+
+
+def test_only_workloads_of_the_chosen_device_count():
+    several = two(record("v", XLA, device="host-gpu"))
+    assert [case.label for case in explained.choose(several, [], device="host-cpu")] == [
+        *("label-w", "label-w")
+    ]
+
+
 def test_the_page_has_it_next_to_the_case(file):
     pytest.importorskip("jinja2", reason="the page needs the extra `report`")
     from comparative_benchmark.reporting.report import inputs, page

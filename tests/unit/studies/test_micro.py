@@ -36,6 +36,7 @@ from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 from openxla.benchmark.models import second_input
+from openxla.benchmark.operators import definition
 from openxla.benchmark.operators.architecture import ARCHITECTURE, FORWARD, FORWARD_BACKWARD
 from openxla.benchmark.operators.definition import Argument, Layer, Operator
 from openxla.benchmark.operators.models import OperatorModel
@@ -67,6 +68,9 @@ def test_powers_bound_the_shapes():
     assert len(shapes.named("small_sweep", lowest=10, highest=15)) == 56
     assert {s.m for s in shapes.named("small_sweep", highest=9)} == {128, 256, 512}
     assert shapes.named("pow2", lowest=3, highest=3) == [shapes.Shape(8, 8, 8)]
+    extended = shapes.named("pow2_extended", lowest=0, highest=2)
+    assert [shape.m for shape in extended] == [1, 2, 3, 4, 6]
+    assert {type(shape.m) for shape in extended} == {int}
     assert all(s.m <= s.k <= s.n for s in shapes.named("small_sweep"))
     assert shapes.named("llama", highest=12) == []
 
@@ -119,6 +123,16 @@ def test_a_case_is_found_again_by_the_name_of_its_model():
         assert named(case.model.name) == case
     for name in ("MATMULL_FP32_PT_1X1X1", "MATMUL_FP32_X_1X1X1", "T5_LARGE_FP32_JAX_512XI32"):
         assert named(name) is None
+
+
+@pytest.mark.parametrize("name", ["MyGelu", "my-gelu", "my.gelu_2"])
+def test_a_case_of_a_plugin_is_found_again_however_it_is_spelt(name, monkeypatch):
+    known = {**operators.operators(), name: attrs.evolve(operators.get("gelu"), name=name)}
+    for module in (operators, definition):
+        monkeypatch.setattr(module, "operators", lambda: known)
+    for backward in (False, True):
+        for case in cases([name], _shape(8, 16, 4), ["fp32"], backward=backward):
+            assert named(case.model.name) == case
 
 
 DIFFERENTIABLE = sorted(n for n, item in operators.operators().items() if item.is_differentiable)

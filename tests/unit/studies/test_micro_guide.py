@@ -176,9 +176,8 @@ def _result(model, compiler, status=Status.OK, median=1.0, recipe=None, *, distu
     measured = attrs.make_class("M", made_of)(
         median, verification, attrs.make_class("P", ["notes"])(notes), processes, None, contention
     )
-    definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
-        model, "pt_inductor", compiler, None
-    )
+    fields = ["model", "backend", "compiler", "environment", "device"]
+    definition = attrs.make_class("D", fields)(model, "pt_inductor", compiler, None, "host-cpu")
     profile = ProfileRecord(directory="profiles/x") if recipe else UNSET
     made = attrs.make_class("R", ["status", "reason", "measured", "definition", "profile", "word"])
     return made(status, "no kernel", measured, definition, profile, status.value)
@@ -291,6 +290,16 @@ def test_a_row_finds_its_result_however_its_options_are_ordered(config, monkeypa
     # Without its compiled half a row is not whole.
     due = ("ok", 0.5) if competitor else ("left_out", None)
     assert (line["status"], line["speedup"]) == due
+
+
+def test_tables_name_the_device_that_was_used(config, monkeypatch):
+    """The option `-device` overrides the file's device."""
+    monkeypatch.setattr(guide.Case, "competitor", "pt_inductor:eager")
+    found = read(config(LATER))
+    rows = guide.rows(found, attrs.evolve(found.models[0], device="host-gpu"))
+    for results, device in (([_result("M", "eager")], "cpu"), ([], "cuda")):
+        lines = guide.Table(found, rows, results).lines()
+        assert {line["device"] for line in lines} == {device}
 
 
 @pytest.mark.slow

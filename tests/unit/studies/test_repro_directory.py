@@ -1,6 +1,8 @@
 """The directory of `cbs repro`: made as a whole or not at all, also where nothing is exported."""
 
 import json
+import os
+from pathlib import Path
 
 import attrs
 import msgspec
@@ -9,15 +11,17 @@ import pytest
 from repro_support import results_file
 from results_support import completed
 
+from comparative_benchmark import iree
 from comparative_benchmark.api import recorded_trials
-from comparative_benchmark.backends import api
-from comparative_benchmark.backends.exported_programs import Command, Exported
+from comparative_benchmark.backends import api, host_settings
+from comparative_benchmark.backends.exported_programs import Command, Exported, export
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.engine.session import SessionEnded
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.studies.reproduce import creating, writing
+from openxla.benchmark.devices import HOST_CPU
 
 SUITE = "cbs_test_plugin.suite"
 TASK = {"reproducer": "comparative_benchmark.onnxruntime.backend:export_reproducer"}
@@ -278,3 +282,38 @@ def test_what_a_worker_answers_is_read_as_it_was_written():
     one = exported(commands=(Command(comment="C", arguments=("a", "b")),), notes=("n",))
     answer = json.loads(json.dumps(attrs.asdict(one)))
     assert msgspec.convert(answer, Exported) == one
+
+
+@pytest.mark.parametrize("recipe", ["int8wo", "intx-4-64", "of_torchaos_guide"])
+def test_a_result_with_a_recipe_has_no_reproducer(tmp_path, recipe):
+    context = {
+        "compiler": "latency",
+        "options": ["widened", recipe],
+        "device": attrs.asdict(HOST_CPU),
+        "threads": 1,
+        "work_dir": str(tmp_path),
+    }
+    with pytest.raises(api.UnsupportedError, match=rf"recipes \({recipe}\): measure the case wit"):
+        export(
+            reproducer="no_such_module:export",
+            context=context,
+            definition={"module_path": "cbs_test_plugin.model", "parameters": {}},
+            inputs=[],
+            directory=str(tmp_path),
+        )
+
+
+@pytest.mark.parametrize(
+    "siblings", [["0-1", "0-1", "2-3", "2-3"], ["0,2", "1,3", "0,2", "1,3"], []]
+)
+def test_irees_script_runs_on_the_cpus_of_the_measurement(tmp_path, monkeypatch, siblings):
+    for cpu, told in enumerate(siblings):
+        file = tmp_path / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"{told}\n")
+    script = Path(iree.__file__).with_name("run.py.txt").read_text()
+    choice = script[script.index("def core") : script.index("rt.flags")]
+    names = {"THREADS": 2, "os": os, "Path": lambda path: tmp_path / path.removeprefix("/")}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 2, 1, 0})
+    exec(choice, names)
+    assert names["cpus"] == sorted(host_settings.spread(range(4), tmp_path)[:2])

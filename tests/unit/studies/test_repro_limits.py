@@ -9,7 +9,7 @@ from cbs_test_plugin.generator import create_model
 from repro_support import load_check
 
 from comparative_benchmark.analysis.verification.generation_verification import verify_free_run
-from comparative_benchmark.analysis.verification.verification import verify
+from comparative_benchmark.analysis.verification.verification import sum_length, verify
 from openxla.benchmark.artifacts import array_files
 
 SHAPE = (4, 33)
@@ -20,11 +20,20 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 def both(tmp_path):
     """Judges outputs by the suite and by a reproducer; returns whether each lets them pass."""
 
-    def judge(outputs, truth, reference, **parameters):
-        check, saved = load_check(tmp_path, truth, reference, parameters)
+    def judge(outputs, truth, reference, inputs=(), neighbours=(), **parameters):
+        check, saved = load_check(
+            tmp_path, truth, reference, parameters, inputs=inputs, neighbours=neighbours
+        )
         files = array_files.save_all(tmp_path / "outputs", "output", outputs)
         paths = [tmp_path / "outputs" / file["file"] for file in files]
-        suite = verify(paths, saved["truth"], saved["reference"], parameters)
+        suite = verify(
+            paths,
+            saved["truth"],
+            saved["reference"],
+            parameters,
+            neighbours=dict(enumerate(saved["neighbours"])),
+            longest_sum=sum_length(*([a.shape for a in arrays] for arrays in (inputs, truth))),
+        )
         return suite.passed, not check.judge(outputs)
 
     return judge
@@ -62,6 +71,38 @@ def test_a_single_element_has_the_suites_limit(both, factor):
     assert both([output], [truth], [reference]) == (factor < 1, factor < 1)
 
 
+@pytest.mark.parametrize(("spacings", "passes"), [(2, True), (3, False)])
+def test_an_element_far_outside_the_spread_has_the_suites_limit(both, spacings, passes):
+    reference = np.random.default_rng(0).normal(size=(100, 100)).astype(np.float32)
+    reference[0, 0] = 2.0**20
+    output = reference.copy()
+    output[0, 0] *= np.float32(1 + spacings * 2.0**-23)
+    assert both([output], [reference.astype(np.float64)], [reference]) == (passes, passes)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_long_sum_has_the_suites_limit(both, passes):
+    reference = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    truth = reference.astype(np.float64)
+    noise = np.random.default_rng(1).choice([-1.0, 1.0], SHAPE)
+    output = (truth + 100 * 2.0**-23 * noise).astype(np.float32)
+    inputs = [np.zeros(2**20 if passes else 2, np.int8)]
+    assert both([output], [truth], [reference], inputs=inputs) == (passes, passes)
+
+
+@pytest.mark.parametrize("passes", [True, False])
+@pytest.mark.parametrize("kind", [np.float32, np.complex64, np.int32])
+def test_outputs_with_neighbours_have_the_suites_limit(both, kind, passes):
+    reference = np.arange(1, 11).reshape(2, 5).astype(kind)
+    truth = reference.astype(np.complex128 if kind is np.complex64 else np.float64)
+    is_integer = kind is np.int32
+    off = np.eye(2, 5) if is_integer else np.random.default_rng(1).choice([-0.01, 0.01], (2, 5))
+    near = truth + (off if is_integer else off / 5)
+    neighbours = [np.stack([near, near])] if passes else []
+    output = (truth + off).astype(kind)
+    assert both([output], [truth], [reference], neighbours=neighbours) == (passes, passes)
+
+
 @pytest.mark.parametrize("factor", [0.97, 1.03])
 def test_a_quantised_output_has_the_suites_limit(both, factor):
     truth, reference = workload(np.float32)
@@ -84,6 +125,7 @@ def test_tolerances_of_a_case_hold_in_addition(both, absolute, passes):
 def broken(truth, reference):
     nan, integers = reference.copy(), np.arange(12, dtype=np.int32)
     nan[0, 0] = np.nan
+    nan_truth = np.where(np.isnan(nan), np.nan, truth)
     one_off = integers.copy()
     one_off[3] += 1
     constant = np.ones(SHAPE, np.float32)
@@ -93,8 +135,10 @@ def broken(truth, reference):
     columns[:, 5:] *= 1e5
     wrong_column = columns.copy()
     wrong_column[:, 3] = 0
+    empty = np.zeros((0, 3), np.float32)
     return {
         "right": ([reference], [truth], [reference]),
+        "empty": ([reference, empty], [truth, empty.astype(np.float64)], [reference, empty]),
         "shape": ([reference.T], [truth], [reference]),
         "type": ([reference.astype(np.float16)], [truth], [reference]),
         "nan": ([nan], [truth], [reference]),
@@ -103,6 +147,7 @@ def broken(truth, reference):
         "reference-off": ([reference], [truth], [2 * reference]),
         "second-output": ([reference, 2 * reference], [truth] * 2, [reference] * 2),
         "nan-due": ([nan], [nan.astype(np.float64)], [nan]),
+        "nan-near-truth": ([nan], [nan_truth], [nan]),
         "masked-zeros": ([masked * (masked < 0)], [masked.astype(np.float64)], [masked]),
         "small-column": ([wrong_column], [columns.astype(np.float64)], [columns]),
         "integers": ([integers], [integers.astype(np.float64)], [integers]),
@@ -120,7 +165,7 @@ def broken(truth, reference):
     }
 
 
-PASSES = {"right", "integers", "complex", "constant", "nan-due"}
+PASSES = {"right", "integers", "complex", "constant", "nan-due", "nan-near-truth", "empty"}
 
 
 @pytest.mark.parametrize("kind", broken(*workload(np.float32)))
