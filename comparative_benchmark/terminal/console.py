@@ -25,7 +25,6 @@ from comparative_benchmark.results.comparing.compare_remarks import mixture_rema
 from comparative_benchmark.results.journal import Entry
 from comparative_benchmark.results.outcome import disturbances
 from comparative_benchmark.results.record import (
-    Generation,
     IntervalRecord,
     Phase,
     Result,
@@ -105,17 +104,9 @@ def generation_remarks(cases: Sequence[Case]) -> list[str]:
 
 def _figure_of(case: Case, name: str) -> str:
     generation = case.metrics.generation
-    return _figure(generation, name) if generation and case.status is Status.OK else "-"
-
-
-def _figure(generation: Generation, name: str) -> str:
-    value: float | None = getattr(generation, name)
-    limits: IntervalRecord | None = getattr(generation, f"{name}_interval")
-    if value is None:
+    if not generation or case.status is not Status.OK:
         return "-"
-    return (
-        latency_text(Interval(estimate=value, **attrs.asdict(limits))) if limits else digits(value)
-    )
+    return _rate(getattr(generation, name), getattr(generation, f"{name}_interval"))
 
 
 def training_table(
@@ -322,7 +313,9 @@ class Console:
         """
         cases, absent = run_summary.split(cases)
         unsupported = tables.many_unsupported(cases, expected)
-        rows = [case for case in cases if case not in unsupported]
+        # Comparing cases by value takes quadratic time.
+        left_out = set(map(id, unsupported))
+        rows = [case for case in cases if id(case) not in left_out]
         self._tables(rows, baseline, ceilings, expected)
         differences = tables.package_differences(case.result for case in cases)
         self.lines(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
 
 import attrs
 from rich import box
@@ -67,10 +67,10 @@ class Screen(Console):
         raise BrokenPipeError
 
 
-def output_screen() -> Screen:
-    """Returns standard output for tables; lines are not wrapped in a pipe."""
-    screen = Screen(highlight=False)
-    return screen if screen.is_terminal else Screen(highlight=False, width=NO_LIMIT)
+def output_screen(width: int = NO_LIMIT, file: IO[str] | None = None) -> Screen:
+    """Returns a file, or else standard output, for tables; in a pipe, lines have this width."""
+    screen = Screen(file=file)
+    return screen if screen.is_terminal else Screen(file=file, width=width)
 
 
 @attrs.frozen(kw_only=True)

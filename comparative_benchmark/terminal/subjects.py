@@ -133,29 +133,29 @@ def rerun_command(result: Result, *more: str, suites: Sequence[str] = ()) -> str
       suites: additional suites that the user specified.
     """
     definition = result.definition
+    where = definition.environment
+    # All texts are quoted, because results files are untrusted, and paths may contain spaces.
+    raced = [shlex.join(["--env", f"{where.name}={where.python}"])] if where else []
     if result.measured.throughput:
         config = definition.model_parameters.get("config")
-        where = f"--config {shlex.quote(str(config))} " if config else ""
-        environment = definition.environment
-        raced = f" --env {environment.name}={environment.python}" if environment else ""
-        return f"cbs bench run --fulltrace {where}--select {definition.model}{raced}"
+        words = [*(["--config", str(config)] if config else []), "--select", definition.model]
+        return " ".join(["cbs bench run --fulltrace", shlex.join(words), *raced])
     operator = selection_of(result)
     given = (
         definition.input_source if definition.input_data.startswith(USER_INPUTS_PREFIX) else None
     )
     if given and any(Path(given).is_relative_to(suite) for suite in suites):
         given = None  # a folder's own inputs belong to its cases
-    environment = definition.environment
     return " ".join(
         [
             f"cbs {'micro run' if operator else 'run'}",
-            f"--backend {definition.backend}:{definition.compiler}",
+            shlex.join(["--backend", f"{definition.backend}:{definition.compiler}"]),
             operator or _case_options(result, given, in_suite=bool(suites)),
-            f"-device {definition.device} -o again.json",
+            f"-device {shlex.quote(definition.device)} -o again.json",
             *more,
-            *([f"--inputs {given}"] if given else []),
+            *([f"--inputs {shlex.quote(given)}"] if given else []),
             *suite_options(suites),
-            *([f"--env {environment.name}={environment.python}"] if environment else []),
+            *raced,
         ]
     )
 
@@ -176,7 +176,7 @@ def _case_options(result: Result, given: str | None, *, in_suite: bool) -> str:
     definition = result.definition
     parameters = definition.model_parameters
     if folder := parameters.get("folder"):
-        return f"--torchbench {folder} -t {parameters['test']}"
+        return shlex.join(["--torchbench", str(folder), "-t", str(parameters.get("test", EVAL))])
     recorded = Recorded(
         model=definition.model,
         parameters=parameters,
@@ -191,4 +191,4 @@ def _case_options(result: Result, given: str | None, *, in_suite: bool) -> str:
         # The catalogue has no cases with a user's own inputs, so select the default inputs, which
         # they replace.
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
-    return f"{'-t train ' if result.measured.training else ''}-name '{name}'"
+    return f"{'-t train ' if result.measured.training else ''}-name {shlex.quote(name)}"

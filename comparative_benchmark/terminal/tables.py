@@ -300,7 +300,7 @@ def latency_cell(case: Case) -> str:
 
 
 def rate_text(throughput: Throughput) -> str:
-    """Returns e.g. `637.1 (636.0-638.2)`; without the interval for a single replicate."""
+    """Returns e.g. `637 (636-638)`; without the interval for a single replicate."""
     return _figure_text(throughput.rate, throughput.rate_interval)
 
 

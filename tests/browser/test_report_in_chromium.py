@@ -104,8 +104,16 @@ def test_nothing_found_is_said(browser):
     assert not find(browser, "#matrix-table").is_displayed()
 
 
+def colours(browser):
+    """Classes of the means: ahead, behind or even."""
+    return browser.execute_script(
+        """return [...document.querySelectorAll(".standings circle")]
+        .map((e) => e.getAttribute("class"))"""
+    )
+
+
 def test_standings_follow_the_filter_and_agree_with_those_of_the_file(browser):
-    whole = texts(browser, ".standings tbody tr")
+    whole, colours_of_file = texts(browser, ".standings tbody tr"), colours(browser)
     choose(browser, "dtype", "fp32")
     part = texts(browser, ".standings tbody tr")
     assert part != whole
@@ -117,6 +125,7 @@ def test_standings_follow_the_filter_and_agree_with_those_of_the_file(browser):
     everything = texts(browser, ".standings tbody tr")
     squeezed = [[re.sub(r"\s+", "", row) for row in rows] for rows in (whole, everything)]
     assert squeezed[0] == squeezed[1]
+    assert colours(browser) == colours_of_file != []
 
 
 def test_headings_sort_in_both_directions(browser):
@@ -157,7 +166,7 @@ def test_a_case_opens_with_everything_that_is_known_of_it(browser):
     assert len(browser.find_elements(By.CSS_SELECTOR, "#detail svg polyline.trend")) == 1
     assert "cold, empty caches" in dialog.text
     assert "98 % interval" in dialog.text
-    assert "cbs run --backend jax_xla:xla -name 'models/" in dialog.text
+    assert "cbs run --backend jax_xla:xla -name models/" in dialog.text
 
 
 def test_a_broken_case_says_what_happened(browser):

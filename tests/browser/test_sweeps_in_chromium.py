@@ -68,6 +68,17 @@ def test_every_operator_has_a_plot_and_hollow_marks_have_no_verdict(browser):
     assert texts(browser, "#sweeps .axis")[0] == "m \u00d7 k \u00d7 n (log)"
 
 
+def test_recipes_are_not_in_filtered_standings_either(browser):
+    rows = [re.sub(r"\s+", "", row) for row in texts(browser, ".standings tbody tr")]
+    shades = attributes(browser, ".standings circle", "class")
+    # A text that every case contains.
+    find(browser, "#q").send_keys("-")
+    until(browser, lambda: "Only results" in find(browser, "#standings").text)
+    filtered = texts(browser, ".standings tbody tr")
+    assert [re.sub(r"\s+", "", row) for row in filtered] == rows
+    assert attributes(browser, ".standings circle", "class") == shades
+
+
 def points_of(browser):
     labels = attributes(browser, POINTS, "aria-label")
     return zip(labels, attributes(browser, POINTS, "class"), strict=True)

@@ -12,12 +12,13 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.engine.settings import UnusableEnvironmentError, interpreters
-from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError, check_place
 from comparative_benchmark.interop.milabench import config, inheritance, table, workspace
 from comparative_benchmark.interop.milabench.config import ArgumentsError, Bench
 from comparative_benchmark.results.record import EnvironmentName, Result
 from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.terminal.console import Console
+from openxla.benchmark.text import printable
 
 RESULTS = "results.json"
 # Columns that the full table needs.
@@ -175,6 +176,7 @@ def _summary(options: argparse.Namespace) -> int:
     rows = _rows(options)
     text = json.dumps(table.as_document(rows), indent=2, allow_nan=False)
     if options.out:
+        check_place(options.out, "--out")
         from openxla.benchmark.files import write_atomically
 
         write_atomically(options.out, text + "\n")
@@ -197,7 +199,7 @@ def _rows(options: argparse.Namespace) -> list[table.Row]:
 def _print_table(rows: Sequence[table.Row]) -> None:
     narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE_COLUMNS
     Console().table(table.table(rows, narrow=narrow))
-    print("\n".join([*table.reasons(rows), *table.lines(table.totals(rows))]))
+    print(printable("\n".join([*table.reasons(rows), *table.lines(table.totals(rows))])))
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -214,7 +216,7 @@ def _print_comparison(old: Path, new: Path, *, threshold: float, as_json: bool) 
         print(json.dumps(scores.as_document(comparison), indent=2, allow_nan=False))
     else:
         Console().table(scores.table(comparison))
-        print("\n".join(scores.lines(comparison)))
+        print(printable("\n".join(scores.lines(comparison))))
     return scores.exit_code(comparison)
 
 

@@ -17,11 +17,14 @@ from comparative_benchmark.maintenance.doctor.checks import examine
 from comparative_benchmark.maintenance.doctor.system import Finding, System
 from comparative_benchmark.results.comparing import noise_floor as noise
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
-from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.screen import Screen, output_screen
+from comparative_benchmark.terminal.tables import digits
 from openxla.benchmark.installation import root_dir
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
+# Width of tables in a pipe.
+_WIDTH = 160
 _NOTHING_UNCHANGED = (
     "--noise-floor: no unchanged program was measured twice. Run a competitor twice, on one "
     "machine with the same packages; do not use eager, because it has no program to compare"
@@ -74,11 +77,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(findings, measured, floor), indent=2))
     if options.ceilings and measured and not options.json:
-        _out().print(ceilings_table(measured))
+        output_screen(_WIDTH).print(ceilings_table(measured))
     if floor and not options.json:
-        _out().print(noise_table(floor))
+        output_screen(_WIDTH).print(noise_table(floor))
         if floor.pooled and (outlook := floor.pooled.outlook(SamplingRule())):
-            _out().print(Text(str(outlook)))
+            output_screen(_WIDTH).print(Text(str(outlook)))
     unfit = any(finding.status in _UNFIT for finding in findings)
     return EXIT_WRONG if options.strict and unfit else EXIT_OK
 
@@ -158,7 +161,7 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
             f"copy, {copy.threads} thread{'s' * (copy.threads > 1)}" if copy.threads else "copy",
             f"{copy.library} {copy.version}",
             f"{copy.buffer_bytes / 2**20:.0f} MiB",
-            f"{_digits(copy.gb_per_s)} GB/s  ",
+            f"{digits(copy.gb_per_s)} GB/s  ",
             *([_clock(copy)] if measured.gpu else ()),
         )
     return table
@@ -166,12 +169,7 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
 
 def _product_rate(gflops: float) -> str:
     many = 1e4
-    return f"{gflops:.3g} GFLOP/s" if gflops < many else f"{_digits(gflops / 1e3)} TFLOP/s"
-
-
-def _digits(value: float) -> str:
-    """Returns three significant digits without an exponent."""
-    return f"{float(f'{value:.3g}'):g}"
+    return f"{digits(gflops)} GFLOP/s" if gflops < many else f"{digits(gflops / 1e3)} TFLOP/s"
 
 
 def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
@@ -203,7 +201,7 @@ def noise_table(floor: noise.NoiseFloor) -> Table:
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
-    out = _out()
+    out = output_screen(_WIDTH)
     out.print(findings_table(findings))
     for finding in findings:
         if finding.status in _UNFIT:
@@ -214,9 +212,3 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     out.print("\ncommands to check each value:")
     for finding in findings:
         out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
-
-
-def _out() -> Screen:
-    """Returns the console for stdout, with long lines if it is a pipe."""
-    console = Screen(highlight=False)
-    return console if console.is_terminal else Screen(highlight=False, width=160)

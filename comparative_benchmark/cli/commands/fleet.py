@@ -208,23 +208,28 @@ def _print_missing(plan: Plan, done: collecting.Collected, status: Mapping[str, 
 
 
 def _judge(options: argparse.Namespace) -> int:
-    """Returns 2 if a class is significantly slower, 3 without any verdict."""
+    """Returns 2 if a class is significantly slower, 3 without any verdict.
+
+    Raises:
+      UsageError: a file cannot be read, or no result is from the baseline.
+    """
+    from comparative_benchmark.cli.commands.results import competitor_of
+
     documents = [read_document(path) for path in options.results]
-    if options.since is not None:
-        before = read_document(options.since)
-        verdicts = [
-            item
-            for document in documents
-            for item in judging.changes(before, document, threshold=options.threshold)
-        ]
-    else:
-        verdicts = [
-            item
-            for document in documents
-            for item in judging.class_verdicts(
-                document, options.baseline, threshold=options.threshold
-            )
-        ]
+    before = read_document(options.since) if options.since else None
+    baseline = options.baseline and competitor_of(options.baseline)
+    known = {result.definition.competitor for each in documents for result in each.benchmarks}
+    if baseline and baseline not in known:
+        raise UsageError(f"no results for {baseline}; choices are {', '.join(sorted(known))}")
+    verdicts = [
+        item
+        for document in documents
+        for item in (
+            judging.changes(before, document, threshold=options.threshold)
+            if before
+            else judging.class_verdicts(document, baseline, threshold=options.threshold)
+        )
+    ]
     slow = judging.slow_nodes_by_class(documents)
     if options.json:
         print(json.dumps(fleet_tables.as_json(verdicts, slow), indent=2, allow_nan=False))

@@ -11,9 +11,10 @@ from typing import IO
 from comparative_benchmark.cli.options.results import FILTERS
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.reporting.writers import as_yaml, write_csv, write_parquet
-from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.screen import output_screen
 from openxla.benchmark.files import new_file
 from openxla.benchmark.installation import install_command
+from openxla.benchmark.text import printable
 
 try:
     from comparative_benchmark.reporting.history import output, queries, regressions, results_files
@@ -25,6 +26,8 @@ except ModuleNotFoundError as missing:
 
 # Fits a screen; not applied to output for programs.
 _TABLE_LIMIT = 50
+# Width of tables in a pipe, whose lines another program or a log reads.
+_WIDTH = 220
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +54,7 @@ def _import(options: argparse.Namespace, database: Database) -> int:
     """Returns 1 if something was refused; the rest is imported."""
     done = import_files(database, results_files.read, options.results)
     for sentence in done.refused:
-        print(f"cbs: refused: {sentence}", file=sys.stderr)
+        print(printable(f"cbs: refused: {sentence}"), file=sys.stderr)
     written = done.written
     print(
         f"{written.added} new and {written.known} known results from {done.files} "
@@ -81,11 +84,13 @@ def _query(options: argparse.Namespace, database: Database) -> int:
         elif options.format == "json":
             output.write_json(records, file)
         else:
-            output.print_records(records, _console(file))
+            output.print_records(records, output_screen(_WIDTH, file))
     if options.format == "table" and options.limit is None and options.output is None:
         total = queries.count(database, which)
         if total > _TABLE_LIMIT:
-            print(f"showing the newest {_TABLE_LIMIT} of {total} results; use --limit N to show more")
+            print(
+                f"showing the newest {_TABLE_LIMIT} of {total} results; use --limit N to show more"
+            )
     return EXIT_OK
 
 
@@ -94,7 +99,7 @@ def _list(options: argparse.Namespace, database: Database) -> int:
     if options.json:
         print(output.series_as_json(series))
     else:
-        output.print_series(series, _console(sys.stdout))
+        output.print_series(series, output_screen(_WIDTH))
         results = sum(item.results for item in series)
         print(f"trends: {len(series)}, results: {results}, database: {database}")
     return EXIT_OK
@@ -123,7 +128,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     if options.json:
         print(_report_as_json(report))
     else:
-        _print_report(report)
+        print(printable("\n".join(_report_lines(report))))
     kinds = {finding.kind for finding in counted}
     if kinds & {Kind.STEP, Kind.STATUS}:
         return EXIT_WRONG
@@ -146,21 +151,21 @@ def _report_as_json(report: regressions.Report) -> str:
     )
 
 
-def _print_report(report: regressions.Report) -> None:
+def _report_lines(report: regressions.Report) -> Iterator[str]:
     for finding in report.findings:
-        print(f"{finding.kind.value}  {finding.name}")
-        print(f"  {finding.what}")
+        yield f"{finding.kind.value}  {finding.name}"
+        yield f"  {finding.what}"
         for label, night in (("last good", finding.last_good), ("first bad", finding.first_bad)):
             run_id = f", run {night.run_id}" if night.run_id else ""
-            print(f"  {label}: {night.time:%Y-%m-%d %H:%M} UTC{run_id}")
-        print(f"  changed: {changed_text(finding)}")
+            yield f"  {label}: {night.time:%Y-%m-%d %H:%M} UTC{run_id}"
+        yield f"  changed: {changed_text(finding)}"
         if finding.withheld:
-            print(f"  not counted: {finding.withheld}")
+            yield f"  not counted: {finding.withheld}"
     for where, floor in report.floor.items():
-        print(f"unchanged programs differ by up to {floor:.1%} ({where})")
+        yield f"unchanged programs differ by up to {floor:.1%} ({where})"
     counts = {kind: sum(f.kind is kind for f in report.counted) for kind in Kind}
     withheld = len(report.findings) - len(report.counted)
-    print(
+    yield (
         f"trends: {report.series}; steps: {counts[Kind.STEP]}, newly failing: "
         f"{counts[Kind.STATUS]}, missing: {counts[Kind.MISSING]}, not counted: {withheld}"
         + (f"; trends too short to detect steps: {report.short}" if report.short else "")
@@ -179,12 +184,6 @@ def _filter(options: argparse.Namespace, newest: int | None = None) -> queries.F
         until=options.until,
         newest=newest,
     )
-
-
-def _console(file: IO[str]) -> Screen:
-    console = Screen(file=file, highlight=False)
-    # Never wrap lines in a pipe, because another program or a log reads them.
-    return console if console.is_terminal else Screen(file=file, highlight=False, width=220)
 
 
 def _write(path: Path, text: str) -> None:

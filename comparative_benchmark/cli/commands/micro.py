@@ -191,7 +191,7 @@ def _race(
     def after(measured: Measured) -> list[str]:
         results.extend(measured.results)
         lines = [*by_competitor(measured.results, measured.baseline), *explain(measured.results)]
-        if options.plot is not None:
+        if options.plot is not None and measured.results:
             competitors = [Case(result=result).competitor for result in measured.results]
             baseline = measured.baseline or competitors[0]
             lines.append(sweeps.draw_plot(measured.results, baseline, options.plot))

@@ -1,18 +1,23 @@
 """Commands on results files: `cbs compare`, `show`, `report`, `export` and `import`."""
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from comparative_benchmark.api.results import as_json
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.reporting import history
-from comparative_benchmark.reporting.formats.interface import Exported, escaped, exporter, read_file
+from comparative_benchmark.reporting.formats.interface import (
+    Exported,
+    escaped,
+    exporter,
+    json_file,
+    read_file,
+)
 from comparative_benchmark.reporting.history import results_files
 from comparative_benchmark.reporting.history.rows import Contents, PortableResult
 from comparative_benchmark.reporting.report import inputs
@@ -36,9 +41,13 @@ from comparative_benchmark.results.comparing import compare as comparing
 from comparative_benchmark.results.comparing.compare import usual_baseline
 from comparative_benchmark.results.comparing.compare_remarks import remarks
 from comparative_benchmark.results.comparing.roofs import known_ceilings
-from comparative_benchmark.results.published import host_name, without_folders
 from comparative_benchmark.results.record import Document
-from comparative_benchmark.results.results_file import ResultsFileError, read_document
+from comparative_benchmark.results.results_file import (
+    ResultsFileError,
+    parse,
+    read_content,
+    read_document,
+)
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
 from openxla.benchmark import synonyms
@@ -106,7 +115,7 @@ def show(options: argparse.Namespace) -> int:
     if not cases:
         print(f"{options.results} contains no results yet{_unfinished(options.results)}")
         return EXIT_OK
-    baseline = _competitor(options.baseline) if options.baseline else usual_baseline(cases)
+    baseline = competitor_of(options.baseline) if options.baseline else usual_baseline(cases)
     if options.json:
         print(as_json(cases, baseline))
     else:
@@ -136,6 +145,8 @@ def report(options: argparse.Namespace) -> int:
     if not (options.output or options.markdown or options.chart):
         raise UsageError("nothing to write: pass -o FILE.html, --markdown FILE|- or --chart FILE")
     baseline, since = _report_baseline(options)
+    outputs = (options.output, options.markdown, options.chart)
+    _refuse_results(outputs, [*options.results, since, *options.history])
     # Markdown on standard output is meant for a pipe: print nothing else there.
     to = sys.stderr if options.markdown == _STANDARD_OUTPUT else sys.stdout
 
@@ -183,10 +194,30 @@ def _report_baseline(options: argparse.Namespace) -> tuple[str | None, Path | No
         return None, options.since
     if given.endswith(".json") or Path(given).is_file():
         return None, options.since or Path(given)
-    return _competitor(given), options.since
+    return competitor_of(given), options.since
 
 
-def _competitor(baseline: str) -> str:
+def _refuse_results(outputs: Iterable[Any], given: Iterable[Any]) -> None:
+    """Raises `UsageError` if an output would replace a given file or another results file."""
+    taken = {Path(path).resolve() for path in given if path}
+    for path in map(Path, filter(None, outputs)):
+        if path.resolve() in taken or _has_results(path):
+            raise UsageError(f"{path} contains results; choose another file for the output")
+
+
+def _has_results(path: Path) -> bool:
+    with contextlib.suppress(ResultsFileError, OSError):
+        # Reading from a pipe or a terminal could wait.
+        return path.is_file() and bool(read_document(path))
+    return False
+
+
+def competitor_of(baseline: str) -> str:
+    """Returns the competitor that `--baseline` names, possibly by a synonym.
+
+    Raises:
+      UsageError: the name is contradictory.
+    """
     try:
         return synonyms.competitor(baseline)
     except ValueError as error:
@@ -194,14 +225,13 @@ def _competitor(baseline: str) -> str:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Writes the export; returns 0, or 3 if one of several files was omitted.
+    """Writes the export; returns 0, or 3 if a file or a result was omitted.
 
     Raises:
       UsageError: the format cannot distinguish the results, or the output cannot be written.
     """
-    if Path(options.output).resolve() in {path.resolve() for path in options.results}:
-        raise UsageError(f"-o {options.output} is one of the results files; choose another file")
-    results, refused = _read_results(options.results)
+    _refuse_results([options.output], options.results)
+    results, refused = _read_results(options.results, with_host=options.with_host)
     if refused and not results:
         raise UsageError(escaped("; ".join(refused)))
     for sentence in refused:
@@ -210,8 +240,6 @@ def export(options: argparse.Namespace) -> int:
         results = of_run(results, options.run)
     if not results:
         raise UsageError("no results to export")
-    if not options.with_host:
-        results = [_published(result) for result in results]
     exported = exporter(options.format)(results)
     try:
         written = write(exported, options.output)
@@ -222,18 +250,6 @@ def export(options: argparse.Namespace) -> int:
     for path in written:
         print(escaped(f"cbs export: wrote {path} (results: {len(results)})"), file=sys.stderr)
     return EXIT_MISSING if refused else EXIT_OK
-
-
-def _published(result: PortableResult) -> PortableResult:
-    """Returns a result without host and folder names."""
-    reason = result.reason and without_folders(result.reason)
-    told = {name: _without_host(getattr(result, name)) for name in ("host", "extra")}
-    return msgspec.structs.replace(result, reason=reason, **told)
-
-
-def _without_host(values: Mapping[str, Any]) -> dict[str, Any]:
-    name = values.get("hostname")
-    return {**values, "hostname": host_name(name)} if isinstance(name, str) else dict(values)
 
 
 def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
@@ -256,7 +272,8 @@ def write(exported: Exported, output: str) -> list[Path]:
 
     Raises:
       OSError: a file cannot be written.
-      UsageError: several files cannot go to standard output, or into a file.
+      UsageError: several files cannot go to standard output, or into a file; or the export cannot
+        be merged with an existing file that is not JSON.
     """
     if list(exported.files) != [""]:
         return _write_directory(exported, output)
@@ -277,18 +294,23 @@ def _write_directory(exported: Exported, output: str) -> list[Path]:
         raise UsageError("this format consists of several files; choose a directory with -o DIR")
     paths = []
     for name, content in exported.files.items():
-        path = directory / name
-        write_atomically(path, content)
+        path, merged = directory / name, content
+        if exported.merge and path.is_file():
+            known = parse(read_content(path), str(path))
+            merged = json_file(exported.merge(known, json.loads(content)))
+        write_atomically(path, merged)
         paths.append(path)
     return paths
 
 
-def _read_results(paths: Sequence[Path]) -> tuple[list[PortableResult], list[str]]:
+def _read_results(
+    paths: Sequence[Path], *, with_host: bool
+) -> tuple[list[PortableResult], list[str]]:
     results: list[PortableResult] = []
     refused: list[str] = []
     seen: set[str | None] = set()
     for path in paths:
-        contents = results_files.read(path)
+        contents = results_files.read(path, with_host=with_host)
         refused += contents.refused
         # Ignore duplicates, e.g. in a file and its copy.
         results += [result for result in contents.results if result.identity not in seen]

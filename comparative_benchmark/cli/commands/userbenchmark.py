@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
     Returns:
       0 on success; 1 if a userbenchmark or its files are damaged; 2 if a metric became worse or an
-      output was wrong; 3 if metrics are missing.
+      output was wrong; 3 if metrics are missing, a CI file is invalid or a bisection is inexact.
 
     Raises:
       UsageError: an option is invalid, or a userbenchmark fails.
@@ -113,7 +113,7 @@ def _compare(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(signals.as_document(), indent=2, allow_nan=False))
     else:
-        print("\n".join(_verdict_lines(signals)))
+        print(printable("\n".join(_verdict_lines(signals))))
     if signals.regressions:
         return EXIT_WRONG
     return EXIT_MISSING if signals.control_only else EXIT_OK

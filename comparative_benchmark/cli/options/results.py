@@ -133,7 +133,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# Column -> option; by default an option is named like its column.
+# The filter option of each column.
 FILTERS = {
     "workload": "--workload",
     "benchmark": "--benchmark-name",

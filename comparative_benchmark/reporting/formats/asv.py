@@ -5,7 +5,6 @@
 workload, its parameter the competitor. Times are in seconds; failures are null, as in asv.
 """
 
-import datetime
 import hashlib
 import re
 import statistics
@@ -21,7 +20,7 @@ from comparative_benchmark.reporting.formats.interface import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.reporting.history.rows import FormatError, PortableResult
+from comparative_benchmark.reporting.history.rows import FormatError, PortableResult, zoned_time
 
 API_VERSION = 2
 COLUMNS = (
@@ -36,7 +35,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the files of one run.
 
     Raises:
-      FormatError: there are several runs, no clean revision, or duplicate names.
+      FormatError: there are several runs, no results, or duplicate names.
     """
     run_id = one_run(results, "an asv results file")
     unique((f"{result.case} {_parameter(result)}" for result in results), "asv's results")
@@ -84,7 +83,20 @@ def export(results: Sequence[PortableResult]) -> Exported:
             f"{machine}/{revision[:8]}-{environment}.json": json_file(document),
         },
         remarks=remarks_on(results, *held),
+        merge=_merged,
     )
+
+
+def _merged(known: Any, new: Any, name: str = "") -> Any:
+    """Returns the content of a file after another export: a folder of asv collects runs.
+
+    A benchmark has the parameters of all runs, and the latest result of each revision.
+    """
+    if isinstance(known, dict) and isinstance(new, dict):
+        return known | {key: _merged(known.get(key), value, key) for key, value in new.items()}
+    if name == "params" and isinstance(known, list):
+        return [list(dict.fromkeys([*old, *added])) for old, added in zip(known, new)]
+    return new
 
 
 def _parameter(result: PortableResult) -> str:
@@ -205,9 +217,5 @@ def _file_name(text: str) -> str:
 def _milliseconds(results: Sequence[PortableResult]) -> int:
     """Returns the start of the run in ms since 1970."""
     timestamp = next((result.timestamp for result in results if result.timestamp), None)
-    try:
-        moment = datetime.datetime.fromisoformat(timestamp or "")
-    except ValueError:
-        return 0
-    zoned = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
-    return int(zoned.timestamp() * 1000)
+    moment = zoned_time(timestamp)
+    return int(moment.timestamp() * 1000) if moment else 0

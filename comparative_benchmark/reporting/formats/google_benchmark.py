@@ -31,6 +31,7 @@ from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     portable_result,
+    zoned_time,
 )
 from comparative_benchmark.results.record import NonNegative
 
@@ -273,9 +274,6 @@ def _counters(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _date(context: Mapping[str, Any]) -> str | None:
-    try:
-        moment = datetime.datetime.fromisoformat(str(context.get("date")))
-    except ValueError:
-        return None
     # Old versions of the library write no time zone.
-    return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).isoformat()
+    moment = zoned_time(str(context.get("date")))
+    return moment.isoformat() if moment else None

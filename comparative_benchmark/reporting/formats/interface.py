@@ -154,10 +154,13 @@ class Exported:
       files: contents by name; the empty name is the output file itself, others are relative to the
         output directory.
       remarks: sentences for the user.
+      merge: returns the JSON value of a file that exists already, from the old and the new value;
+        None to replace existing files.
     """
 
     files: Mapping[str, bytes]
     remarks: tuple[str, ...] = ()
+    merge: Callable[[Any, Any], Any] | None = None
 
 
 Exporter = Callable[[Sequence[PortableResult]], Exported]
@@ -196,7 +199,7 @@ def unique(names: Iterable[str], format_name: str) -> None:
 
 
 def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]:
-    """Returns remarks for the user on the extra fields of an export; `held` is added."""
+    """Returns remarks for the user: `held`, then the number of results without a time."""
     remarks = list(held)
     failed = [result for result in results if result.status != OK]
     if failed:

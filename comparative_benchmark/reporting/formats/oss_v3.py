@@ -30,6 +30,7 @@ from comparative_benchmark.reporting.history.rows import (
     FormatError,
     Number,
     PortableResult,
+    count_of,
     decoded,
     portable_result,
 )
@@ -366,7 +367,7 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
         compiler=extra.get("torch_compile_mode") or extra.get("backend"),
         precision=benchmark.dtype or None,
         device=extra.get("device") or runner.get("name") or None,
-        batch_size=int(batch) if (batch := extra.get("batch_size", "")).isdigit() else None,
+        batch_size=count_of(extra.get("batch_size", "")),
         status=OK,
         latency_ms=next((metrics[name] for name in _LATENCIES if name in metrics), None),
         metrics=metrics,

@@ -33,6 +33,7 @@ from comparative_benchmark.reporting.history.rows import (
     Contents,
     FormatError,
     PortableResult,
+    count_of,
     portable_result,
 )
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
@@ -267,7 +268,6 @@ def _foreign(
     if not numbers and texts and all(text in _SKIPPED for text in texts.values()):
         return None
     latency = next((numbers.pop(n) for n in (LATENCY, "latency") if n in numbers), None)
-    batch = parts.get("bs", "")
     failure = next((text for text in texts.values() if text not in _SKIPPED), None)
     if failure is not None:
         # A configuration that failed in one metric has no speed in another.
@@ -278,7 +278,7 @@ def _foreign(
         "case": f"{name}/{parts.get('model') or parts.get('key')}",
         "model": parts.get("model"),
         "device": parts.get("device"),
-        "batch_size": int(batch) if batch.isdigit() else None,
+        "batch_size": count_of(parts.get("bs", "")),
         "compiler": _compiler(parts.get("args")) if parts.get("model") else None,
         "backend": "torchbench",
         "status": {None: OK, NOT_IMPLEMENTED: "unsupported"}.get(failure, "failed"),

@@ -103,12 +103,11 @@ def series_as_json(series: Sequence[Series]) -> str:
 
 
 def digits(value: float | None, significant: int = 3) -> str:
-    """Returns a number with `significant` significant digits; `-` for None."""
+    """Returns a number with `significant` significant digits, but no exponent; `-` for None."""
     if value is None:
         return "-"
-    if abs(value) >= 10**significant:
-        return f"{value:.0f}"
-    return f"{value:#.{significant}g}".removesuffix(".")
+    text = f"{value:#.{significant}g}"
+    return f"{value:.0f}" if "e+" in text else text.removesuffix(".")
 
 
 def _interval(record: Record) -> str:

@@ -23,11 +23,14 @@ from comparative_benchmark.reporting.history.rows import (
     COLUMNS,
     DIMENSIONS,
     OK,
+    Place,
     Row,
     TrendPoint,
     competitor,
+    count_of,
     json_value,
     microseconds,
+    published_device,
     timestamp,
 )
 
@@ -169,7 +172,7 @@ def conditions(which: Filter) -> list[sa.ColumnElement[bool]]:
 
 def _matches(column: Any, name: str, pattern: str) -> sa.ColumnElement[bool]:
     if name in ("batch_size", "threads"):
-        return column == int(pattern) if pattern.isdigit() else sa.false()
+        return sa.false() if (number := count_of(pattern)) is None else column == number
     if name == "options":
         # The stored list; use `*option*` to find one of several options.
         return sa.or_(_like(column, pattern), _like(column, f'*"{pattern}"*'))
@@ -279,37 +282,32 @@ def load(database: Database, which: Filter, *, window: int) -> Window:
     return Window(nights=dict(nights), dimensions=dimensions, version_sets=version_sets)
 
 
-_Place = tuple[str, str, str, str]
-
-
 class HistoryTrends:
     """The trends of a history; see `open_trends`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._series: defaultdict[_Place, list[int]] = defaultdict(list)
+        self._series: defaultdict[Place, list[int]] = defaultdict(list)
         with database.reading() as connection:
             columns = [SERIES.c[name] for name in DIMENSIONS]
             for number, *values in connection.execute(sa.select(SERIES.c.id, *columns)):
                 fields = decoded(dict(zip(DIMENSIONS, values, strict=True)))
-                key = (fields["benchmark"], competitor(fields))
-                self._series[*key, fields["device"], fields["machine"]].append(number)
+                key = (fields["benchmark"], competitor(fields), published_device(fields["device"]))
+                where = (fields["machine"], fields["workload_digest"], fields["threads"])
+                self._series[*key, *where].append(number)
 
-    def trend(
-        self, case: str, competitor: str, *, device: str, machine: str
-    ) -> Sequence[TrendPoint]:
+    def trend(self, place: Place) -> Sequence[TrendPoint]:
         """Returns the latencies of `ok` results, oldest first; empty for unknown cases.
 
         Args:
-          case: name of the benchmark case.
-          competitor: `backend:compiler+option`, with `@name` of its environment.
-          device: device of the results.
-          machine: CPU model of the machine.
+          place: name of the benchmark case; competitor as `backend:compiler+option`, with `@name`
+            of its environment; device, see `published_device`; CPU model of the machine; digest of
+            the workload; number of threads per worker.
 
         Raises:
           HistoryError: the database fails.
         """
-        numbers = self._series.get((case, competitor, device, machine))
+        numbers = self._series.get(place)
         if not numbers:
             return ()
         query = (

@@ -18,11 +18,13 @@ from comparative_benchmark.reporting.history.rows import (
 from comparative_benchmark.results.case import LATENCY, Case, cases_of
 from comparative_benchmark.results.comparing.comparison import process_samples
 from comparative_benchmark.results.comparing.noise_floor import program_digest
+from comparative_benchmark.results.published import published
 from comparative_benchmark.results.results_file import (
     ResultsFileError,
+    decode_document,
     encode,
     parse,
-    read_document,
+    read_content,
 )
 
 _HOST_FIELDS = (
@@ -31,14 +33,21 @@ _HOST_FIELDS = (
 )
 
 
-def read(path: Path) -> Contents:
-    """Returns the results of a file, and the parts that cannot be converted."""
+def read(path: Path, *, with_host: bool = True) -> Contents:
+    """Returns the results of a file, and the parts that cannot be converted.
+
+    Args:
+      path: path of the file, which may be a pipe.
+      with_host: whether to keep names of hosts and folders.
+    """
     try:
-        cases = cases_of(read_document(path))
+        content = read_content(path)
+        document = decode_document(content, str(path))
     except ResultsFileError as error:
         return Contents(refused=(str(error),))
+    cases = cases_of(document if with_host else published(document))
     # As stored in the file: defaults added by later versions must not change a result's identity.
-    records = json.loads(path.read_bytes())["benchmarks"]
+    records = json.loads(content)["benchmarks"]
     results, refused = [], []
     for position, (case, record) in enumerate(zip(cases, records, strict=False)):
         text = f"{canonical(record)}{case.result.run_id}"

@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from comparative_benchmark.errors import UsageError
+from comparative_benchmark.results.published import host_name
 from comparative_benchmark.results.record import Positive, Status
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -120,7 +121,7 @@ class PortableResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
       host: properties of the machine, by the names in results files.
       machine, threads: machine name and thread count as in the history.
       extra: other JSON values.
-      identity: unique key of a result of this suite; empty for a foreign file.
+      identity: unique key of a result of this suite; None for a foreign file.
       origin: name of the format that it was first written in.
 
     Raises:
@@ -417,7 +418,7 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
         machine=machine or "",
         threads=result.threads,
         source=result.origin,
-        time=_time(result.timestamp) or time,
+        time=zoned_time(result.timestamp) or time,
         run_id=result.run_id or "",
         revision=result.git_revision or "",
         versions=result.versions,
@@ -441,6 +442,11 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
     )
 
 
+def count_of(text: str) -> int | None:
+    """Returns the number that a text is in decimal digits; None if it is not one, or too large."""
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
 def canonical(value: Any) -> str:
     """Returns JSON text that is equal for equal values, regardless of the order of keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -450,12 +456,27 @@ def _median(values: Sequence[float]) -> float | None:
     return statistics.median(values) if values else None
 
 
-def _time(timestamp: str | None) -> datetime.datetime | None:
+def zoned_time(timestamp: str | None) -> datetime.datetime | None:
+    """Returns an ISO 8601 time, in UTC if it has no time zone; None if it is not one."""
     try:
         moment = datetime.datetime.fromisoformat(timestamp or "")
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+
+
+# The node in the device of a fleet's result, see `Case.place`, unless it is a pseudonym.
+_NODE = re.compile(r"(?<= on )(?!host-[0-9a-f]{6} \().+(?= \([^()]*\)$)")
+
+
+def published_device(device: str) -> str:
+    """Returns the name of a device with a pseudonym for its node in a fleet, as published."""
+    return _NODE.sub(lambda node: host_name(node[0]), device)
+
+
+# The fields that all points of a trend share: case, competitor, `published_device`, machine,
+# digest of the workload, and number of threads.
+Place: TypeAlias = tuple[str, str, str, str, str, int | None]
 
 
 class TrendPoint(NamedTuple):

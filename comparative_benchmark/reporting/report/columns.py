@@ -191,12 +191,13 @@ def _identity(case: ReportCase, tables: Tables) -> Json:
 
 
 def _again(case: ReportCase) -> str | None:
-    """Returns the command that runs a case again, unless the page can derive it."""
-    definition = case.result.definition
-    usual = f"-name '{definition.benchmark_name}'"
+    """Returns the command that runs a case again, unless `static/6-detail.js` derives it."""
+    definition, operator = case.result.definition, selection_of(case.result)
+    derived = f"cbs {'micro run' if operator else 'run'} --backend {definition.backend}:"
+    derived += f"{definition.compiler} {operator or f'-name {definition.benchmark_name}'} "
+    derived += f"-device {case.device} -o again.json"
     command = rerun_command(case.result)
-    is_usual = not case.place and (selection_of(case.result) or usual in command)
-    return None if is_usual else command
+    return None if command == derived else command
 
 
 def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
@@ -292,6 +293,8 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
         "verdict": tables.text(_verdict(comparison)),
         "why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "paired": int(comparison.paired) or None,
+        "arithmetic": int(bool(comparison.arithmetic)) or None,
+        "disturbed": int(comparison.disturbed) or None,
         # As speed-up: baseline / candidate.
         "speedup": ratio and speedup_ends(speedup(ratio)),
         "replicates": ratio and ratio.processes,

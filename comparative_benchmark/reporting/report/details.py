@@ -136,7 +136,8 @@ class Profiles:
         folder = self.folders.get(run_id)
         beside = [folder.joinpath(*parts[starts[-1] :])] if folder else []
         for path in [*beside, Path(written)]:
-            if path.is_file():
+            # `Path.is_file` raises if a folder cannot be searched or a name is too long.
+            if os.path.isfile(path):  # noqa: PTH113
                 relative = os.path.relpath(path, self.page.absolute().parent)
                 return urllib.parse.quote(Path(relative).as_posix())
         return None

@@ -53,6 +53,7 @@ class Inputs:
       runs: all runs, oldest first.
       refused: why files could not be read.
       folders: folder of the results file by run identifier.
+      with_host: whether names of hosts and folders were kept.
     """
 
     cases: Sequence[ReportCase]
@@ -60,6 +61,7 @@ class Inputs:
     runs: Sequence[Run]
     refused: Sequence[str] = ()
     folders: Mapping[str, Path] = attrs.field(factory=dict)
+    with_host: bool = True
 
     @property
     def document(self) -> Document:
@@ -93,7 +95,7 @@ def read(paths: Iterable[Path], *, with_host: bool = True) -> Inputs:
             refused.append(str(error))
         else:
             folders |= {run.run_id: path.absolute().parent for run in documents[-1].runs}
-    return attrs.evolve(merge(documents, refused), folders=folders)
+    return attrs.evolve(merge(documents, refused), folders=folders, with_host=with_host)
 
 
 def merge(documents: Sequence[Document], refused: Sequence[str] = ()) -> Inputs:

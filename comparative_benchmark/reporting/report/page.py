@@ -23,7 +23,10 @@ from markupsafe import Markup
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, load_ceilings
 from comparative_benchmark.analysis.stats.analysis import (
+    CLOSE,
+    CLOSE_VERDICT_PROCESSES,
     MIN_PROCESSES,
+    NOISE_THRESHOLD,
     WITHIN_ONE_PROCESS,
     ratio_probability,
 )
@@ -40,7 +43,7 @@ from comparative_benchmark.reporting.report.columns import (
 )
 from comparative_benchmark.reporting.report.details import Explained, Profiles, script_rows
 from comparative_benchmark.reporting.report.inputs import ReportCase
-from comparative_benchmark.reporting.report.standings import Contest, Judged
+from comparative_benchmark.reporting.report.standings import MOST_DISTURBED, Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import Comparison
@@ -224,6 +227,8 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         "baseline": summary.baseline,
         "probability": ratio_probability(),
         "min_processes": MIN_PROCESSES,
+        # For means over filtered cases, see `standings.geomean`.
+        "doubt": [MOST_DISTURBED, NOISE_THRESHOLD, CLOSE, CLOSE_VERDICT_PROCESSES],
         "within_one_process": WITHIN_ONE_PROCESS,
         "cases": columns,
         "count": len(judged),

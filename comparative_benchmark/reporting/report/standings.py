@@ -113,7 +113,7 @@ def _interval(case: Case) -> Interval | None:
 # cases.
 _COVERAGE = 0.5
 # A mean has no winner if other processes disturbed this share of its cases.
-_MOST_DISTURBED = 0.1
+MOST_DISTURBED = 0.1
 
 
 @attrs.frozen(kw_only=True)
@@ -286,7 +286,7 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
 def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
     """Returns why a mean determines no winner; empty if it does."""
     disturbed = sum(item.disturbed for item in comparisons)
-    if disturbed >= _MOST_DISTURBED * len(comparisons):
+    if disturbed >= MOST_DISTURBED * len(comparisons):
         return f"disturbances in {disturbed} of {len(comparisons)} cases"
     if mean.low <= 1 <= mean.high:
         return "its interval contains 1"

@@ -10,13 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, product
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, SampleError, Verdict
-from comparative_benchmark.reporting.history.rows import Moment, TrendPoint
+from comparative_benchmark.reporting.history.rows import (
+    Moment,
+    Place,
+    TrendPoint,
+    published_device,
+)
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError, merge
 from comparative_benchmark.reporting.report.standings import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
@@ -30,6 +35,7 @@ from comparative_benchmark.results.comparing.compare import (
 from comparative_benchmark.results.comparing.compare_remarks import Remarks, remarks
 from comparative_benchmark.results.comparing.comparison import samples_of
 from comparative_benchmark.results.comparing.noise_floor import run_to_run
+from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document, Positive, Run, Status
 from comparative_benchmark.results.results_file import (
     decode_document,
@@ -65,13 +71,13 @@ def trends_of(
     """
     own: defaultdict[str, list[TrendPoint]] = defaultdict(list)
     earlier = [case for cases in inputs.earlier.values() for case in cases]
+    threads = {case.id: case.threads for case in inputs.cases}
     for case, point in (*points_of(earlier), *_points(judged)):
-        own[case.id].append(point)
+        if case.threads == threads[case.id]:
+            own[case.id].append(point)
     trends = {}
     for case in inputs.cases:
-        # A history has latencies, but no compile-only results.
-        known = source(case) if case.quantity == LATENCY else ()
-        by_time = {point.time: point for point in (*known, *own[case.id])}
+        by_time = {point.time: point for point in (*source(case), *own[case.id])}
         if len(by_time) > 1:
             trends[case.id] = [by_time[time] for time in sorted(by_time)]
     return trends
@@ -136,12 +142,14 @@ class _NamedPoint:
 
 @attrs.frozen(kw_only=True)
 class _Series:
-    """The trend of a case; omitted device and machine match any."""
+    """The trend of a case; omitted fields match any value."""
 
     case: str
     competitor: str
     device: str | None = None
     machine: str | None = None
+    workload_digest: str | None = None
+    threads: int | None = None
     points: tuple[TrendPoint | _NamedPoint, ...] = ()
 
 
@@ -156,8 +164,8 @@ class FileTrends:
     """Trends from files of trends and older results files."""
 
     def __init__(self) -> None:
-        # By case, competitor, device and machine; None matches any.
-        self._points: defaultdict[tuple[str | None, ...], list[TrendPoint]] = defaultdict(list)
+        # By `Place`; None matches any.
+        self._points: defaultdict[tuple[Any, ...], list[TrendPoint]] = defaultdict(list)
 
     def add_trends(self, document: object, where: str) -> None:
         """Adds the content of a file of trends.
@@ -172,30 +180,31 @@ class FileTrends:
                 f"{where} is neither a results file nor a trends file: {error}"
             ) from error
         for series in file.trends:
-            key = (series.case, series.competitor, series.device, series.machine)
-            self._points[key] += [
+            name, competitor, device, *others, points = attrs.astuple(series, recurse=False)
+            self._points[name, competitor, device and published_device(device), *others] += [
                 TrendPoint(*attrs.astuple(point, recurse=False))
                 if isinstance(point, _NamedPoint)
                 else point
-                for point in series.points
+                for point in points
             ]
 
     def add_results(self, documents: Sequence[Document]) -> None:
-        """Adds every result of results files."""
+        """Adds every latency of results files."""
         merged = merge(documents)
-        for case, point in points_of([*chain(*merged.earlier.values()), *merged.cases]):
+        cases = [*chain(*merged.earlier.values()), *merged.cases]
+        for case, point in points_of([case for case in cases if case.quantity == LATENCY]):
             self._points[_place(case)].append(point)
 
     def __call__(self, case: Case) -> list[TrendPoint]:
         """Returns the points of a case."""
-        name, competitor, device, machine = _place(case)
-        keys = product([name], [competitor], [device, None], [machine, None])
+        name, competitor, *others = _place(case)
+        keys = product([name], [competitor], *(dict.fromkeys([each, None]) for each in others))
         return [point for key in keys for point in self._points.get(key, ())]
 
 
-def _place(case: Case) -> tuple[str, str, str, str]:
-    name = case.result.definition.benchmark_name
-    return (name, case.competitor, case.device, case.machine)
+def _place(case: Case) -> Place:
+    name, device = case.result.definition.benchmark_name, published_device(case.device)
+    return (name, case.competitor, device, case.machine, case.workload, case.threads)
 
 
 @contextmanager
@@ -224,7 +233,8 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
                 files.add_trends(document, source)
         if documents:
             files.add_results(documents)
-        yield lambda case: chain.from_iterable(trends(case) for trends in joined)
+        # The points are latencies, with which compile times cannot be compared.
+        yield lambda case: chain(*(trends(case) for trends in joined if case.quantity == LATENCY))
 
 
 @contextmanager
@@ -234,13 +244,9 @@ def _history(source: str) -> Iterator[Trends]:
     from comparative_benchmark.reporting.history.queries import open_trends as open_history
     from comparative_benchmark.reporting.history.rows import DamagedRowError
 
-    def points(case: Case) -> Iterable[TrendPoint]:
-        name, competitor, device, machine = _place(case)
-        return history.trend(name, competitor, device=device, machine=machine)
-
     try:
         with closing(open_history(None if source == OWN_HISTORY else source)) as history:
-            yield points
+            yield lambda case: history.trend(_place(case))
     except (HistoryError, DamagedRowError) as error:
         raise ReportError(f"--history {source}: {error}") from error
 
@@ -305,7 +311,8 @@ def find_changes(
     Raises:
       ResultsFileError: the older file cannot be read.
     """
-    old, new = read_document(path), inputs.document
+    new, recorded = inputs.document, read_document(path)
+    old = recorded if inputs.with_host else published(recorded)
     comparisons = compare_documents(
         old, new, threshold=threshold, usual_change=usual_change(trends)
     )

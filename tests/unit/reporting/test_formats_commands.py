@@ -88,11 +88,49 @@ def test_damaged_files_are_named_and_the_rest_exported(results, tmp_path, capsys
     assert f"cbs: {damaged} is not JSON" in capsys.readouterr().err
 
 
-def test_results_are_never_written_over(results, capsys):
+@pytest.mark.parametrize("name", ["results.json", "others.json"])
+def test_results_are_never_written_over(results, capsys, name):
+    target = results.with_name(name)
     before = results.read_bytes()
-    assert export(results, "--format", "csv", "-o", results) == 1
-    assert "is one of the results files" in capsys.readouterr().err
-    assert results.read_bytes() == before
+    target.write_bytes(before)
+    assert export(results, "--format", "csv", "-o", target) == 1
+    assert f"{target} contains results; choose another file" in capsys.readouterr().err
+    assert target.read_bytes() == before
+
+
+def test_an_export_names_no_node_of_a_fleet(results, tmp_path):
+    where = {"fleet": "f", "campaign": "", "machine_class": "zen4", "job": "j", "node": "secret-1"}
+    document = json.loads(results.read_bytes())
+    document["runs"][0]["allocation"] = {
+        **where, "engine": "local", "environment_sha256": "0" * 64
+    }  # fmt: skip
+    results.write_text(json.dumps(document))
+    for options, shown in ((), False), (("--with-host",), True):
+        assert export(results, "--format", "csv", "-o", tmp_path / "r.csv", *options) == 0
+        text = (tmp_path / "r.csv").read_text()
+        assert ("secret-1" in text, "a-machine" in text) == (shown, shown)
+        assert "(zen4)" in text
+
+
+def test_a_folder_of_asv_collects_runs(results, tmp_path, capsys):
+    folder = tmp_path / "asv"
+    document = json.loads(results.read_bytes())
+    first, second = document["benchmarks"][:1], document["benchmarks"][1:2]
+    other = {**first[0], "definition": {**first[0]["definition"], "device": "gpu"}}
+    for records in (first, second, [other]):
+        results.write_text(json.dumps({**document, "benchmarks": records}))
+        assert export(results, "--format", "asv", "-o", folder) == 0
+    benchmarks = json.loads((folder / "benchmarks.json").read_text())
+    names = {name for name in benchmarks if name != "version"}
+    assert len(names) == 2
+    params = [benchmarks[name]["params"][0] for name in names]
+    assert sorted(map(len, params)) == [1, 2]
+    files = [p for p in folder.glob("*/*.json") if p.name != "machine.json"]
+    measured = [set(json.loads(path.read_text())["results"]) for path in files]
+    assert set.union(*measured) == names
+    (folder / "benchmarks.json").write_text("{")
+    assert export(results, "--format", "asv", "-o", folder) == 1
+    assert "benchmarks.json is not JSON" in capsys.readouterr().err
 
 
 def test_a_place_that_can_not_be_written_is_named(results, tmp_path, capsys):

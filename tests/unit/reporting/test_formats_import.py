@@ -168,6 +168,16 @@ def test_torchbench_metrics_by_configuration():
     assert results["test_bench/v3_score"].metrics == {"v3_score": 1000.5}
 
 
+@pytest.mark.parametrize("batch", ["\u00b2", "9" * 5000])
+def test_a_batch_size_that_is_no_count_is_left_out(batch):
+    name = f"model=a, test=eval, device=cpu, bs={batch}, extra_args=[], metric=latencies"
+    oss = copy.deepcopy(records(("abs_latency", [1.0], {})))
+    oss[0]["benchmark"]["extra_info"]["batch_size"] = batch
+    for document in ({**TORCHBENCH, "metrics": {name: 1.0}}, oss):
+        [result] = importer("auto")(Source("a.json", json.dumps(document).encode())).results
+        assert (result.latency_ms, result.batch_size) == (1.0, None)
+
+
 def test_a_torchbench_metric_that_is_no_number_is_refused_with_its_line():
     document = {**TORCHBENCH, "metrics": {"good": 1.0, "bad": [1], "worse": None}}
     text = json.dumps(document, indent=1).replace("1.0", "NaN", 0)

@@ -3,6 +3,8 @@
 import copy
 import datetime
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,17 @@ def test_a_file_of_another_kind_is_refused(tmp_path, text, reason):
     assert refused.startswith(str(path))
     assert reason in refused
     assert "\n" not in refused
+
+
+def test_a_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = json.dumps(results(full_record()))
+    writer = threading.Thread(target=pipe.write_text, args=(content,))
+    writer.start()
+    contents = results_files.read(pipe)
+    writer.join()
+    assert (len(contents.results), contents.refused) == (1, ())
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):

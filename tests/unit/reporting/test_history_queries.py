@@ -5,6 +5,7 @@ import csv
 import datetime
 import json
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,6 +50,8 @@ FILTERS = {
     "the wrong case": (Filter(texts={"workload": ["BERT*"]}), []),
     "a number": (Filter(texts={"batch_size": ["16"]}), [2]),
     "text instead of a number": (Filter(texts={"batch_size": ["x"]}), []),
+    "a digit that is not decimal": (Filter(texts={"batch_size": ["\u00b2"]}), []),
+    "a number that no column holds": (Filter(texts={"batch_size": ["9" * 5000]}), []),
     "one option of several": (Filter(texts={"options": ["tf32"]}), [1]),
     "two columns": (Filter(texts={"workload": ["bert*"], "batch_size": ["1"]}), [1]),
     "a status": (Filter(texts={"status": ["failed"]}), [3]),
@@ -90,13 +93,17 @@ def test_trends_are_of_right_answers_in_the_order_of_time(history):  # noqa: F81
     )
     rows = noisy_nights(0, nights=6, cases=2, plant=plant)
     expected = [item for item in rows if item.benchmark == "models/case-1" and item.status == "ok"]
-    with contextlib.closing(open_trends(str(history(rows[::-1])))) as trends:
-        points = trends.trend("models/case-1", "jax_xla:xla", device="host-cpu", machine="A CPU")
+    place = ("models/case-1", "jax_xla:xla", "host-cpu", "A CPU", "case-1", 2)
+    others = [msgspec.structs.replace(item, threads=8) for item in rows]
+    others += [msgspec.structs.replace(item, workload_digest="other") for item in rows]
+    with contextlib.closing(open_trends(str(history([*others, *rows[::-1]])))) as trends:
+        points = trends.trend(place)
         assert [tuple(point) for point in points] == [
             (r.time, r.latency_ms, r.latency_low_ms, r.latency_high_ms, r.versions)
             for r in expected
         ]
-        assert not trends.trend("models/case-1", "iree:x", device="host-cpu", machine="A CPU")
+        assert len(trends.trend((*place[:-1], 8))) == len(expected)
+        assert not trends.trend(("models/case-1", "iree:x", *place[2:]))
 
 
 def test_trends_of_a_history_that_is_not_there(tmp_path):

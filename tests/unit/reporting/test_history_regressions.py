@@ -352,6 +352,24 @@ def test_exit_codes(cbs, history, plant, code):
     assert cbs("regressions", "--db", path)[0] == code
 
 
+def test_text_of_a_file_can_not_steer_the_terminal(cbs, history, tmp_path):
+    change = {**GONE, "status": "wrong_output", "reason": "off\x1b[2J", "revision": "r\x9b2J"}
+    path = history(noisy_nights(0, plant=planted(**change)))
+    code, out, _ = cbs("regressions", "--db", path)
+    assert (code, "off\ufffd[2J" in out) == (2, True)
+    code, _, err = cbs("import", "--db", path, tmp_path / "none\x1b[2J.json")
+    assert (code, "none\ufffd[2J.json does not exist" in err) == (1, True)
+    assert not {"\x1b", "\x9b"} & set(out + err)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0.1234, "0.123"), (999.4, "999"), (999.9, "1000"), (12345.6, "12346"), (None, "-")],
+)
+def test_no_number_of_a_table_has_an_exponent(number, text):
+    assert output.digits(number) == text
+
+
 def test_an_empty_history_is_no_good_news(cbs, history):
     assert cbs("regressions", "--db", history([]))[0] == 3
     path = history(noisy_nights(0), "full.sqlite")

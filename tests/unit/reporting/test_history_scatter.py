@@ -62,6 +62,13 @@ def test_few_residuals_have_no_tail_of_their_own():
     assert tail([np.zeros(500)]) == 10.0
 
 
+def test_nights_that_are_equal_but_for_one_have_heavy_tails():
+    nights = np.zeros(60)
+    nights[7] = 1.0
+    assert tail([nights] * 4) == pytest.approx(tail([nights] * 8), rel=0.01)
+    assert tail([nights] * 4) < 5.0
+
+
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.9])
 @pytest.mark.parametrize("nights", [1, 2, 7, 60])
 def test_inflation_is_the_sum_of_all_covariances(nights, share):

@@ -9,10 +9,12 @@ import pytest
 from report_support import HOST, document, read, record, run, usual
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.report import trends, writing
+from comparative_benchmark.reporting.report import inputs, trends, writing
+from comparative_benchmark.reporting.report.details import Profiles
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.results_file import ResultsFileError
+from comparative_benchmark.terminal.subjects import rerun_command
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 
@@ -116,14 +118,51 @@ def test_the_data_hold_each_case_with_its_figures():
     assert text[cases["reason"][wrong]] == "<b>off</b> by @team | 2"
 
 
-def test_a_case_of_a_fleet_is_repeated_without_its_node():
+def on_a_node(made):
+    """Returns a run that a fleet started."""
     where = {"fleet": "zoo", "campaign": "", "machine_class": "zen4", "job": "j", "node": "n1"}
-    ran = run() | {"allocation": {**where, "engine": "local", "environment_sha256": "0" * 64}}
-    data = data_of(render(document(record("w1"), record("w2"), runs=[ran])))
+    where |= {"engine": "local", "environment_sha256": "0" * 64}
+    return made | {"allocation": where}
+
+
+def test_a_case_of_a_fleet_is_repeated_without_its_node():
+    data = data_of(render(document(record("w1"), record("w2"), runs=[on_a_node(run())])))
     assert "n1" in data["workloads"][0]["device"]
     for index in data["cases"]["again"]:
         assert data["texts"][index].startswith("cbs run ")
         assert "n1" not in data["texts"][index]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"environment": {"name": "old", "python": "/a b/python"}},
+        {"benchmark_name": "models/W1'; rm -rf x; '"},
+        {"model_parameters": {"folder": "/a/folder", "test": "train"}},
+    ],
+    ids=["usual", "environment", "quote", "folder"],
+)
+def test_the_page_derives_only_the_usual_command(changes):
+    made = document(record("w1", **changes))
+    data = data_of(render(made))
+    [case] = read(made).cases
+    (again,) = data["cases"].get("again", [None])
+    if changes:
+        assert data["texts"][again] == rerun_command(case.result)
+    else:
+        # The text in `static/6-detail.js`.
+        name = case.result.definition.benchmark_name
+        derived = f"cbs run --backend jax_xla:xla -name {name} -device host-cpu -o again.json"
+        assert (again, rerun_command(case.result)) == (None, derived)
+
+
+def test_a_profile_with_an_impossible_name_has_no_link(tmp_path):
+    made, name = record("w1"), "x" * 300
+    profile = {"directory": str(tmp_path / "r.profiles"), "files": [name], "error": None}
+    [case] = read(document({**made, "profile": profile})).cases
+    links = Profiles(folders={"r": tmp_path}, page=tmp_path / "r.html").of(case.result)
+    assert links["files"] == [[name, None]]
 
 
 def test_tags_of_all_frameworks_are_those_of_the_workload():
@@ -194,14 +233,57 @@ def test_many_points_have_the_same_centre_and_no_interval(monkeypatch):
     assert {p.low for _, p in without} == {None}
 
 
-def test_trends_of_another_machine_are_not_taken(tmp_path):
-    point = {"time": "2026-10-02T02:00:00+00:00", "value": 1.5}
-    found = read(document(record("w1")))
-    for names, count in (({}, 1), ({"machine": "A CPU"}, 1), ({"machine": "B"}, 0)):
-        path = json_trends(tmp_path, point, **names)
-        with trends.open_trends([str(path)]) as source:
-            summary = summarize(found, against="jax_xla:xla", trends=source)
-        assert len(summary.trends) == count
+@pytest.mark.parametrize("with_host", [True, False])
+@pytest.mark.parametrize(
+    ("names", "count"),
+    [
+        ({}, 1),
+        ({"machine": "A CPU"}, 1),
+        ({"machine": "B"}, 0),
+        ({"device": "host-cpu on n1 (zen4)"}, 1),
+        ({"device": "host-cpu on n2 (zen4)"}, 0),
+        ({"threads": 2}, 1),
+        ({"threads": 8}, 0),
+        ({"workload_digest": "0" * 64}, 0),
+    ],
+    ids=str,
+)
+def test_trends_of_other_measurements_are_not_taken(tmp_path, names, count, with_host):
+    new = tmp_path / "new.json"
+    new.write_text(json.dumps(document(record("w1"), runs=[on_a_node(run())])))
+    found = inputs.read([new], with_host=with_host)
+    path = json_trends(tmp_path, {"time": "2026-10-02T02:00:00+00:00", "value": 1.5}, **names)
+    with trends.open_trends([str(path)]) as source:
+        summary = summarize(found, against="jax_xla:xla", trends=source)
+    assert len(summary.trends) == count
+
+
+def compile_only(made):
+    """Returns a record of compile times alone."""
+    [[level, found]] = made["metrics"].items()
+    times = {name: found[name] for name in ("compile", "compile_time_ms", "phases")}
+    return made | {"metrics": {level: {**times, "stop_reason": "compile_only"}}}
+
+
+@pytest.mark.parametrize(
+    ("threads", "compiled", "count"),
+    [(2, False, 1), (8, False, 0), (2, True, 0)],
+    ids=["alike", "threads", "compile times"],
+)
+def test_only_alike_measurements_make_a_trend(tmp_path, threads, compiled, count):
+    before = record("w1", run_id="o")
+    older = document(
+        compile_only(before) if compiled else before,
+        runs=[run("o", day=1, host={**HOST, "threads": threads})],
+    )
+    newer = document(record("w1", run_id="n"), runs=[run("n", day=2)])
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(older))
+    assert len(summarize(read(older, newer), against="jax_xla:xla").trends) == count
+    with trends.open_trends([str(path)]) as source:
+        assert len(summarize(read(newer), against="jax_xla:xla", trends=source).trends) == count
+        [case] = read(older).cases
+        assert bool(list(source(case))) != compiled
 
 
 @pytest.mark.parametrize(
@@ -327,6 +409,36 @@ def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, messag
     assert len(err.splitlines()) == 1
 
 
+def test_a_report_never_replaces_results(cbs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content, files = json.dumps(document(record())), ("new.json", "old.json", "n.json", "more.json")
+    for name in files:
+        (tmp_path / name).write_text(content)
+    places = [("-o", name) for name in files] + [("--markdown", "new.json"), ("--chart", "n.json")]
+    for option, target in places:
+        code, _, err = cbs("new.json", "--since", "old.json", "--history", "n.json", option, target)
+        message = f"cbs: {target} contains results; choose another file for the output\n"
+        assert (code, err) == (1, message)
+        assert (tmp_path / target).read_text() == content
+
+
+def test_a_page_since_older_results_names_no_host(cbs, tmp_path):
+    old, new, page_file = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "r.html"
+    host = {**HOST, "hostname": "secret-host"}
+    for path, run_id, day in ((old, "o", 1), (new, "n", 3)):
+        ran = on_a_node(run(run_id, day=day, host=host))
+        ran["trigger"]["command"] = ["cbs", "run", "/secret-folder/model.py"]
+        path.write_text(json.dumps(document(record(run_id=run_id), runs=[ran])))
+    for options, shown in ((), False), (("--with-host",), True):
+        code, out, _ = cbs(new, "--since", old, "-o", page_file, "--markdown", "-", *options)
+        assert code == 0
+        # The results of the node are compared, because its pseudonym is the same in both.
+        assert "0 missing; 1 of 1 cases compared" in out
+        text = page_file.read_text(encoding="utf-8")
+        assert ("secret-host" in text, "secret-folder" in text) == (shown, shown)
+        assert "machine: hostname" not in text
+
+
 def test_a_history_database_gives_trends(cbs, tmp_path):
     pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
     from comparative_benchmark.reporting.history import results_files
@@ -334,7 +446,7 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
     host = {**HOST, "python": "3.11.7"}
-    before, after = run("o", day=1, host=host), run("n", day=3, host=host)
+    before, after = (on_a_node(run(name, day=day, host=host)) for name, day in (("o", 1), ("n", 3)))
     old.write_text(json.dumps(document(record(run_id="o", scale=1.5), runs=[before])))
     new.write_text(json.dumps(document(record(run_id="n"), runs=[after])))
     database = Database(str(location))
@@ -342,6 +454,7 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
     database.close()
     target = tmp_path / "r.html"
     for source in (location, f"sqlite:///{location}"):
+        # The node's pseudonym on the page matches its name in the history.
         code, _, err = cbs(new, "-o", target, "--history", source)
         assert (code, err) == (0, "")
         data = data_of(target.read_text(encoding="utf-8"))

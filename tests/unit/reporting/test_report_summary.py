@@ -14,7 +14,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     ratio_quantile,
     verdict,
 )
-from comparative_benchmark.reporting.report import standings, summary
+from comparative_benchmark.reporting.report import columns, standings, summary
 from comparative_benchmark.reporting.report.details import environment_diff
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
@@ -135,6 +135,12 @@ def test_disturbed_cases_make_no_winner(disturbed, side):
     mean = standings.geomean(found)
     assert mean.side == side
     assert mean.doubt == ("disturbances in 1 of 10 cases" if disturbed else "")
+
+
+def test_the_page_marks_cases_that_means_leave_out_or_doubt():
+    recipe = comparison(0.5, arithmetic="int8wo vs fp32", disturbed=True)
+    shown = [columns._comparison(item, columns.Tables()) for item in (comparison(0.5), recipe)]
+    assert [(item["arithmetic"], item["disturbed"]) for item in shown] == [(None, None), (1, 1)]
 
 
 def test_ratios_are_those_of_the_tables():

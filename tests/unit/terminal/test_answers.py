@@ -1,5 +1,6 @@
 """The last lines of a run: the recommendation, its confidence, and failures."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from comparative_benchmark.api.results import result_row
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.terminal.run_summary import summary_lines
+from comparative_benchmark.terminal.subjects import rerun_command
 from comparative_benchmark.terminal.tables import results_table
 
 COMMAND = ("/somewhere/cbs", "run", "my net.onnx", "--backend", "a,b")
@@ -92,6 +94,31 @@ def test_what_is_not_certain_is_said():
     first = record("onnxruntime:default", metrics=times(1.0, 1.01, 1.02, 1.0, 1.01, 1.02))
     lines = said(first, enough, command=COMMAND, output=Path("r.json"))
     assert not any("More processes" in line for line in lines)
+
+
+EVIL = "a b'; rm -rf x; '"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"benchmark_name": EVIL}, ["-name", EVIL]),
+        ({"device": EVIL}, ["-device", EVIL]),
+        ({"compiler": EVIL}, ["--backend", f"iree:{EVIL}"]),
+        ({"environment": {"name": "old", "python": EVIL}}, ["--env", f"old={EVIL}"]),
+        ({"input_data": "USER_1", "input_source": f"/{EVIL}"}, ["--inputs", f"/{EVIL}"]),
+        ({"model_parameters": {"folder": EVIL, "test": EVIL}}, ["--torchbench", EVIL, "-t", EVIL]),
+        ({"model_parameters": {"folder": "a"}}, ["--torchbench", "a", "-t", "eval"]),
+    ],
+    ids=["name", "device", "compiler", "environment", "inputs", "folder", "old folder"],
+)
+def test_a_text_of_a_foreign_file_is_one_word_of_a_command(changes, words):
+    given = record("iree:llvm-cpu", metrics=times(1.0), definition=changes)
+    [case] = cases_of(completed({"benchmarks": [given]}))
+    typed = shlex.split(rerun_command(case.result))
+    assert typed[:2] == ["cbs", "run"]
+    start = typed.index(words[0])
+    assert typed[start : start + len(words)] == words
 
 
 def test_a_disturbed_race_has_no_winner():

@@ -8,6 +8,7 @@ from report_support import record
 from rich.text import Text
 from test_first_table import cases
 
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.screen import Column, Screen, fitted
@@ -146,6 +147,16 @@ def test_many_unsupported_rows_become_a_line_for_each_reason(capsys):
     # A run of nothing else keeps its rows.
     Console().results(cases(*three))
     assert capsys.readouterr().out.count("one:x") == 2
+
+
+def test_many_unsupported_rows_are_left_out_without_comparing_cases(capsys, monkeypatch):
+    names = [f"n{number}:x" for number in range(9)]
+    found = cases(record("w1", EAGER), *(record("w1", n, status="unsupported") for n in names))
+    compared = []
+    monkeypatch.setattr(Case, "__eq__", lambda one, other: compared.append(one) or one is other)
+    Console().results(found)
+    assert "unsupported  n0:x, n1:x" in capsys.readouterr().out
+    assert compared == []
 
 
 def test_a_model_that_cannot_be_prepared_is_one_problem(capsys):

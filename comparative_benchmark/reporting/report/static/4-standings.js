@@ -2,8 +2,8 @@
 
 const COVERAGE = 0.5;
 
-/** Geometric mean of speed-ups with its interval, as `mean_ratio` of analysis.py: errors add up. */
-function geomean(cases) {
+/** Geometric mean of speed-ups with its interval, as `geomean` of standings.py: errors add up. */
+function geomean(cases, competitors) {
   if (!cases.length) return null;
   let centre = 0, variance = 0, squares = 0, latency = 0;
   const replicates = Math.min(...cases.map((item) => item.replicates));
@@ -14,13 +14,31 @@ function geomean(cases) {
     latency += Math.log(ms[0]);
   }
   const count = cases.length;
-  const width = variance && studentQuantile(DATA.probability, variance ** 2 / squares) * Math.sqrt(variance);
+  const around = (probability) => {
+    const width = variance && studentQuantile(probability, variance ** 2 / squares) * Math.sqrt(variance);
+    return [centre, centre - width, centre + width].map((sum) => Math.exp(sum / count));
+  };
+  const interval = around(DATA.probability);
+  const pairs = Math.max(1, (competitors * (competitors - 1)) / 2);
+  const amongAll = around(1 - (1 - DATA.probability) / pairs);
   return {
     cases: count,
     replicates,
-    interval: [centre, centre - width, centre + width].map((sum) => Math.exp(sum / count)),
+    interval,
     ms: Math.exp(latency / count),
+    side: isDoubtful(cases, interval, replicates, amongAll) ? "even" : interval[0] > 1 ? "ahead" : "behind",
   };
+}
+
+/** Returns whether a mean determines no winner, as `_doubt` of standings.py. */
+function isDoubtful(cases, [estimate, low, high], replicates, amongAll) {
+  const [disturbed, threshold, close, enough] = DATA.doubt;
+  const distance = Math.max(estimate, 1 / estimate);
+  if (cases.filter((item) => value(item.index, "disturbed")).length >= disturbed * cases.length) return true;
+  if (low <= 1 && high >= 1) return true;
+  if (cases.length === 1) return !["faster", "slower"].includes(cases[0].verdict);
+  return replicates < DATA.min_processes || distance <= 1 + threshold || (replicates < enough && distance <= close)
+    || (amongAll[1] <= 1 && amongAll[2] >= 1);
 }
 
 /** Quantile of Student's t: where the area under cos(angle)^(degrees - 1) is that share of all. */
@@ -52,16 +70,18 @@ function contests(cases) {
       runner: items[0].runner,
       isBaseline: isBaseline(items[0]),
       cases: items.filter((item) => item.status !== "unsupported").length,
-      compared: new Map(items.filter((item) => item.speedup).map((item) => [item.row, item])),
+      // A recipe is not in the standings: its speed-up is the effect of fewer bits.
+      compared: new Map(items.filter((item) => item.speedup && !value(item.index, "arithmetic")).map((item) => [item.row, item])),
     }));
     const most = Math.max(0, ...runners.map((runner) => runner.compared.size));
     const ranked = runners.filter((runner) => runner.compared.size >= Math.max(1, COVERAGE * most));
     const shared = ranked.length
       ? [...ranked[0].compared.keys()].filter((row) => ranked.every((runner) => runner.compared.has(row)))
       : [];
+    const competitors = 1 + runners.filter((runner) => runner.compared.size).length;
     for (const runner of runners) {
-      runner.own = geomean([...runner.compared.values()]);
-      runner.common = ranked.includes(runner) ? geomean(shared.map((row) => runner.compared.get(row))) : null;
+      runner.own = geomean([...runner.compared.values()], competitors);
+      runner.common = ranked.includes(runner) ? geomean(shared.map((row) => runner.compared.get(row)), competitors) : null;
       runner.mean = runner.common || runner.own;
       const ranking = shared.length ? runner.common : runner.own;
       runner.rank = runner.isBaseline ? 1 : ranking ? ranking.interval[0] : runner.own ? runner.own.interval[0] - 1e9 : -Infinity;
@@ -111,11 +131,9 @@ function forest(mean, place) {
     s("line", { class: "one", x1: place(1), x2: place(1), y1: 0, y2: 22 }));
   if (mean) {
     const [estimate, low, high] = mean.interval;
-    const enough = mean.replicates >= DATA.min_processes;
-    const side = !enough ? "even" : low > 1 ? "ahead" : high < 1 ? "behind" : "even";
     image.append(
-      s("line", { class: `range ${side}`, x1: place(low), x2: place(high), y1: 11, y2: 11 }),
-      s("circle", { class: side, cx: place(estimate), cy: 11, r: 5 }));
+      s("line", { class: `range ${mean.side}`, x1: place(low), x2: place(high), y1: 11, y2: 11 }),
+      s("circle", { class: mean.side, cx: place(estimate), cy: 11, r: 5 }));
   }
   return h("td", { class: "forest" }, image);
 }

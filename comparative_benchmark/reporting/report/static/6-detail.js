@@ -191,7 +191,8 @@ function changePart(item) {
 
 function ranPart(item) {
   const run = DATA.runs[value(item.index, "run")], versions = DATA.versions[value(item.index, "versions")];
-  const which = item.workload.micro ?? `-name '${textOf(item.index, "benchmark")}'`;
+  // As `_again` of columns.py, which adds a command where this one would be wrong.
+  const which = item.workload.micro ?? `-name ${textOf(item.index, "benchmark")}`;
   const again = textOf(item.index, "again") ?? `cbs ${item.workload.micro ? "micro run" : "run"} --backend ${item.runner.competitor.replace(/@.*/, "")} ${which} -device ${item.workload.device} -o again.json`;
   return part("What ran",
     facts([
