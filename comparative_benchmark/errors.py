@@ -32,9 +32,9 @@ def check_place(path: Path, what: str) -> None:
     """
     import tempfile
 
-    if path.is_dir():
-        raise UsageError(f"{what} {path} cannot be written: it is a directory")
     try:
+        if path.is_dir():
+            raise UsageError(f"{what} {path} cannot be written: it is a directory")
         path.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:

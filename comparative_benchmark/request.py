@@ -4,6 +4,7 @@ import argparse
 import datetime
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,23 +105,21 @@ def count(minimum: int) -> Callable[[str], int]:
 
 def seconds(text: str) -> float:
     """Parses a number of seconds above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
-    return value
+    return _number_below(1e9, text, "a positive number of seconds")
 
 
 def fraction(text: str) -> float:
     """Parses a number between 0 and 1, exclusive."""
+    return _number_below(1.0, text, "a number between 0 and 1")
+
+
+def _number_below(limit: float, text: str, expected: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
+    if not 0 < value < limit:
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
     return value
 
 
@@ -129,7 +128,8 @@ def cpu_list(text: str) -> tuple[int, ...]:
     cpus: set[int] = set()
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
+        is_range = first.isdecimal() and (last.isdecimal() or not dash)
+        if not is_range or not int(first) <= int(last or first) < 2**16:
             raise argparse.ArgumentTypeError(f"expected a list of CPUs such as 0,2-3, got {text!r}")
         cpus.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(cpus))
@@ -249,6 +249,13 @@ def _option(group: str, *flags: str, text: str, default: Any = None, **others: A
     )
 
 
+# The usual kinds of options: true or false, a path, values separated by commas, a time limit.
+_switch = partial(_option, default=False)
+_path = partial(_option, parse=Path)
+_list = partial(_option, default=(), joined=True)
+_time_limit = partial(_option, LIMITS, parse=seconds, metavar="S")
+
+
 def _with_flags(_: type, fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
     """Derives missing option flags from field names."""
     named = []
@@ -310,17 +317,14 @@ class RunRequest:
         text="additional module that defines ALL_BENCHMARKS; may be repeated. For a module in the "
         "current directory, set PYTHONPATH=.",
     )
-    inputs: Path | None = _option(
+    inputs: Path | None = _path(
         SELECTION,
-        parse=Path,
         metavar="DIR",
         text="directory with inputs for the selected models: input_0.npy, input_1.npy ...",
     )
-    backends: tuple[str, ...] = _option(
+    backends: tuple[str, ...] = _list(
         SELECTION,
         "--backend",
-        default=(),
-        joined=True,
         dest="backend",
         parse=lambda text: tuple(text.split(",")),
         text="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all`, which "
@@ -349,26 +353,20 @@ class RunRequest:
         "'bbox=i32[1,128,4]<1000' (default: example_inputs() in the file, or the program's "
         "signature)",
     )
-    dtype: tuple[str, ...] = _option(
+    dtype: tuple[str, ...] = _list(
         OWN_MODEL,
-        default=(),
-        joined=True,
         parse=_names,
         metavar="TYPE,...",
         text="data types, e.g. fp32,bf16",
     )
-    batch: tuple[int, ...] = _option(
+    batch: tuple[int, ...] = _list(
         OWN_MODEL,
-        default=(),
-        joined=True,
         parse=_numbers,
         metavar="N,...",
         text="batch sizes, e.g. 1,8",
     )
-    seq_len: tuple[int, ...] = _option(
+    seq_len: tuple[int, ...] = _list(
         OWN_MODEL,
-        default=(),
-        joined=True,
         parse=_numbers,
         metavar="N,...",
         text="sequence lengths, e.g. 128,512",
@@ -376,41 +374,35 @@ class RunRequest:
     task: str | None = _option(
         OWN_MODEL, text="task for a Hugging Face directory, e.g. text-classification"
     )
-    base: Path | None = _option(
+    base: Path | None = _path(
         OWN_MODEL,
-        parse=Path,
         metavar="DIR",
         text="directory of a LoRA adapter's base model (default: the path in the adapter's "
         "configuration)",
     )
-    text: Path | None = _option(
+    text: Path | None = _path(
         OWN_MODEL,
-        parse=Path,
         metavar="FILE",
         text="text file to use as the input for a Hugging Face directory with a tokenizer",
     )
-    image: Path | None = _option(
+    image: Path | None = _path(
         OWN_MODEL,
-        parse=Path,
         metavar="FILE",
         text="image file to use as the input for a Hugging Face directory with an image processor",
     )
-    allow_code: bool = _option(
+    allow_code: bool = _switch(
         OWN_MODEL,
         *("--allow-code", "--allow-pickle"),
-        default=False,
         text="load pickled weights, and .pt2, TorchScript and Keras files that contain code",
     )
-    save_as: Path | None = _option(
+    save_as: Path | None = _path(
         OWN_MODEL,
-        parse=Path,
         metavar="DIR",
         text="directory to write case definitions to; run the cases again with --suite-dir DIR",
     )
-    torchbench: tuple[Path, ...] = _option(
+    torchbench: tuple[Path, ...] = _path(
         FOLDERS,
         repeated=True,
-        parse=Path,
         metavar="PATH",
         text="TorchBench model folder, or a directory of model folders; may be repeated. -name "
         "then selects folders",
@@ -420,15 +412,13 @@ class RunRequest:
         parse=count(1),
         text="batch size for TorchBench models (default: each model's own)",
     )
-    auto_batch: bool = _option(
+    auto_batch: bool = _switch(
         FOLDERS,
-        default=False,
         text="use the largest power-of-two batch size at which the model and its float64 run stay "
         "within --memory-limit and --timeout",
     )
-    install: bool = _option(
+    install: bool = _switch(
         FOLDERS,
-        default=False,
         text="first run each folder's install.py in a separate environment",
     )
     warmup_iterations: int | None = _option(
@@ -443,20 +433,17 @@ class RunRequest:
         parse=count(1),
         text="fixed number of measured iterations in one process (default with -w: 100)",
     )
-    run_in_process: bool = _option(
+    run_in_process: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="run models in the `cbs` process; use this for debugging, not for measurements",
     )
-    share_workers: bool = _option(
+    share_workers: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="reuse each competitor's processes for all cases: faster than starting new processes "
         "for each case, but cases can affect each other",
     )
-    inherit_environment: bool = _option(
+    inherit_environment: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="pass all environment variables to workers (default: only variables that programs "
         "need, and variables that affect speed or numerics, which are recorded)",
     )
@@ -467,9 +454,8 @@ class RunRequest:
         "that is allocated in the timed region (allocated); stacks that cannot do this are "
         "`unsupported` (default: each stack's usual behaviour, which is recorded)",
     )
-    exported_programs: bool = _option(
+    exported_programs: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="run compiler-level backends on locked exported programs; compile time then excludes "
         "tracing and lowering",
     )
@@ -478,24 +464,20 @@ class RunRequest:
         parse=count(1),
         text="number of threads for each backend (default: physical cores)",
     )
-    profile: bool = _option(
+    profile: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="run the stack's profiler after each trial, and save the traces",
     )
-    dry_run: bool = _option(
+    dry_run: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="check all options, print the trials that would run, and exit",
     )
-    json: bool = _option(
+    json: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="print results, verdicts and the recommendation as JSON",
     )
-    quick: bool = _option(
+    quick: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="run each competitor once with 20 iterations, for a first look without verdicts",
     )
     baseline: str | None = _option(
@@ -521,20 +503,16 @@ class RunRequest:
         text="number of fresh processes for each trial (default: 3 to 10, depending on the spread; "
         "with --compile-only, 6 pairs)",
     )
-    compile_only: bool = _option(
+    compile_only: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="alternate cold and warm compilations and verify outputs, without measuring latency",
     )
-    busy: bool = _option(
+    busy: bool = _switch(
         MEASUREMENT,
-        default=False,
         text="start immediately even if other processes use the machine, without offering to wait",
     )
-    cpus: tuple[int, ...] = _option(
+    cpus: tuple[int, ...] = _list(
         MEASUREMENT,
-        default=(),
-        joined=True,
         parse=cpu_list,
         metavar="LIST",
         text="pin workers to these CPUs, e.g. 0,2-3",
@@ -550,46 +528,37 @@ class RunRequest:
         parse=count(0),
         text="seed for the order of process starts and blocks (default: random)",
     )
-    output: Path = _option(
+    output: Path = _path(
         FILES,
         *("-o", "--output"),
         default=attrs.Factory(new_results_file),
-        parse=Path,
         text="results file to write, or to add results to (default: results/DATE-TIME.json)",
     )
-    resume: bool = _option(
+    resume: bool = _switch(
         FILES,
-        default=False,
         text="skip trials that are `ok` in the results file, and continue interrupted trials",
     )
-    root_dir: Path | None = _option(
+    root_dir: Path | None = _path(
         FILES,
-        parse=Path,
         text="directory for checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root "
         "in the checkout)",
     )
-    generate_artifacts: bool = _option(
+    generate_artifacts: bool = _switch(
         FILES,
-        default=False,
         text="regenerate inputs and expected outputs",
     )
-    no_download: bool = _option(
+    no_download: bool = _switch(
         FILES,
-        default=False,
         text="use only artifacts that are already in --root-dir",
     )
-    expected_failures: Path | None = _option(
+    expected_failures: Path | None = _path(
         FILES,
-        parse=Path,
         metavar="FILE",
         text="file that lists known failures, used instead of the checked-in file",
     )
-    verbose: bool = _option(FILES, default=False, text="print phases, log paths and tracebacks")
-    timeout: float = _option(
-        LIMITS,
+    verbose: bool = _switch(FILES, text="print phases, log paths and tracebacks")
+    timeout: float = _time_limit(
         default=3600.0,
-        parse=seconds,
-        metavar="S",
         text="time limit in seconds for a worker (default: 3600)",
     )
     deadline: tuple[tuple[str, float], ...] = _option(
@@ -605,17 +574,11 @@ class RunRequest:
         metavar="SIZE",
         text="memory limit for a worker, e.g. 8G (default: available memory minus 1G)",
     )
-    trial_budget: float = _option(
-        LIMITS,
+    trial_budget: float = _time_limit(
         default=30.0,
-        parse=seconds,
-        metavar="S",
         text="time limit in seconds for a trial, enforced after 3 processes (default: 30)",
     )
-    budget: float | None = _option(
-        LIMITS,
-        parse=seconds,
-        metavar="S",
+    budget: float | None = _time_limit(
         text="time limit in seconds for the whole run, divided evenly among its trials (default: "
         "no limit). Workloads that do not fit are skipped, with exit code 4; --resume runs them",
     )

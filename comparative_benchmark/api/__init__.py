@@ -11,7 +11,7 @@ from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.api import live_models
 from comparative_benchmark.api.measuring import PlannedRun, measure, plan_run
 from comparative_benchmark.api.progress import Progress, Reporter
-from comparative_benchmark.api.results import Comparisons, Results, compare_results
+from comparative_benchmark.api.results import Comparisons, Results
 from comparative_benchmark.engine.runner import execution_environment
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.request import (
@@ -19,6 +19,7 @@ from comparative_benchmark.request import (
     command_line,
     options,
 )
+from comparative_benchmark.results.comparing.compare import compare_documents
 from comparative_benchmark.results.record import Document, Trigger
 from comparative_benchmark.results.results_file import ResultsFileError, read_document
 from comparative_benchmark.terminal.listing import list_backends, list_cases
@@ -208,4 +209,7 @@ def compare(
       threshold: smaller differences count as noise.
       count_unchanged: whether unchanged programs may count as faster or slower.
     """
-    return compare_results(old, new, threshold=threshold, count_unchanged=count_unchanged)
+    found = compare_documents(
+        old.document, new.document, threshold=threshold, count_unchanged=count_unchanged
+    )
+    return Comparisons(found)

@@ -218,8 +218,10 @@ def folder_cases(request: RunRequest) -> Selection | None:
     by_path = {str(folder.path): folder for folder in selected.values()}
     wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
     with session.during("install.py", "installing"):
-        installed = installing.packages_of(wanted, install=request.install)
-    sizes = _sizes(wanted, request, installed) if request.auto_batch else {}
+        install = request.install and not request.dry_run
+        installed = installing.packages_of(wanted, install=install)
+    is_sized = request.auto_batch and not request.dry_run
+    sizes = _sizes(wanted, request, installed) if is_sized else {}
     chosen = cases_of(packages=installed.packages, sizes=sizes)
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}
     problems |= {str(path): reason for path, reason in installed.failures.items()}

@@ -7,6 +7,7 @@ already.
 import importlib
 import json
 import re
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -78,6 +79,7 @@ def export(model: Any, inputs: Any, folder: Path) -> LiveModel:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = ": ".join([type(error).__name__, *lines[:1]])
         raise UsageError(f"{tool} cannot export {stem}: {reason}; {_WAY_OUT}") from error
+    shutil.rmtree(target / "inputs", ignore_errors=True)  # an earlier call may have had more
     save_all(target / "inputs", "input", arrays)
     return LiveModel(path, target / "inputs")
 

@@ -99,7 +99,7 @@ def plan_run(
     *,
     selection: Selection | None = None,
 ) -> PlannedRun:
-    """Resolves a request to the trials of a run; starts no process and writes nothing.
+    """Resolves a request to the trials of a run; measures nothing and writes no results.
 
     Args:
       request: what to run, and how.

@@ -1,15 +1,16 @@
 """What `run`, `load` and `compare` return: prints as a table, becomes data frames and plots."""
 
+import contextlib
 import functools
 import io
 import json
 import os
 import pkgutil
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rich.table import Table as RichTable
 
@@ -26,7 +27,6 @@ from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
     Fate,
     Summary,
-    compare_documents,
     compare_to_baseline,
     exit_code,
     summarize_comparisons,
@@ -42,6 +42,8 @@ from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
     from matplotlib.axes import Axes
 
 
@@ -53,17 +55,10 @@ def latencies(cases: Sequence[Case], axes: "Axes | None" = None) -> "Axes":
         _, axes = plt.subplots(layout="constrained")
     shown = [case for case in cases if case.status is Status.OK and case.metrics.median_ms]
     for position, case in enumerate(shown):
-        median_ms = case.metrics.median_ms or 0.0
-        processes = [process.latencies_ms for process in case.metrics.processes or ()]
-        error = None
-        if len(processes) > 1:
-            try:
-                interval = latency_interval(processes)
-            except SampleError:
-                pass
-            else:
-                median_ms = interval.estimate
-                error = [[median_ms - interval.low], [interval.high - median_ms]]
+        median_ms, error = case.metrics.median_ms or 0.0, None
+        if interval := _interval(case):
+            median_ms = interval.estimate
+            error = [[median_ms - interval.low], [interval.high - median_ms]]
         axes.barh(position, median_ms, xerr=error)
     names = [f"{case.label}\n{case.competitor} ({case.framework})" for case in shown]
     axes.set_yticks(range(len(shown)), names)
@@ -72,10 +67,7 @@ def latencies(cases: Sequence[Case], axes: "Axes | None" = None) -> "Axes":
     return axes
 
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import pyarrow as pa
-
+Item = TypeVar("Item")
 Row = dict[str, Any]
 # The columns of data frames, in their order, and the value of each; None if it is missing.
 RESULT_COLUMNS: dict[str, Callable[[Case], Any]] = {
@@ -125,13 +117,26 @@ COMPARISON_COLUMNS: dict[str, Callable[[Comparison], Any]] = {
 }
 
 
-class Table:
-    """Rows with the same columns; may be empty."""
+class Table(Sequence[Item]):
+    """Items with a row of values for each, in the same columns; may be empty."""
 
-    def __init__(self, columns: Sequence[str], rows: Callable[[], list[Row]]) -> None:
-        """Creates a table from column names and a function that computes the rows on access."""
-        self.columns = columns
+    def __init__(
+        self, items: Sequence[Item], columns: Iterable[str], rows: Callable[[], list[Row]]
+    ) -> None:
+        """Creates a table from items, column names and a function that computes the rows."""
+        self._items = list(items)
+        self.columns = tuple(columns)
         self._make_rows = rows
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        return self._items[index]
+
+    def __len__(self) -> int:
+        return len(self._items)
 
     @functools.cached_property
     def rows(self) -> list[Row]:
@@ -177,7 +182,10 @@ def result_row(case: Case) -> Row:
 
 def _interval(case: Case) -> Interval | None:
     samples = [process.latencies_ms for process in case.metrics.processes or ()]
-    return latency_interval(samples) if len(samples) > 1 else None
+    with contextlib.suppress(SampleError):
+        # A trial that is not steady may have processes, but it has no latency.
+        return latency_interval(samples) if case.status is Status.OK and samples[1:] else None
+    return None
 
 
 def comparison_row(item: Comparison) -> Row:
@@ -213,32 +221,15 @@ def html(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = 
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 _WIDTH = 200
 
 
-class Comparisons(Table, Sequence[Comparison]):
+class Comparisons(Table[Comparison]):
     """Comparisons with their summary; prints as the table of `cbs compare`."""
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
-        self._comparisons = list(comparisons)
-        super().__init__(tuple(COMPARISON_COLUMNS), lambda: [comparison_row(item) for item in self])
-        self.summary: Summary = summarize_comparisons(self._comparisons)
-
-    @overload
-    def __getitem__(self, index: int) -> Comparison: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Comparison]: ...
-    def __getitem__(self, index: int | slice) -> Comparison | list[Comparison]:
-        return self._comparisons[index]
-
-    def __len__(self) -> int:
-        return len(self._comparisons)
-
-    def __iter__(self) -> Iterator[Comparison]:
-        return iter(self._comparisons)
+        super().__init__(comparisons, COMPARISON_COLUMNS, lambda: list(map(comparison_row, self)))
+        self.summary: Summary = summarize_comparisons(self)
 
     @property
     def regressions(self) -> "Comparisons":
@@ -260,18 +251,17 @@ class Comparisons(Table, Sequence[Comparison]):
         return exit_code(self.summary)
 
     def __str__(self) -> str:
-        return _printed(comparison_table(self._comparisons, width=_WIDTH).table) + summary_line(
-            self.summary
-        )
+        table = comparison_table(self, width=_WIDTH).table
+        return _printed(table) + summary_line(self.summary)
 
     def __repr__(self) -> str:
         return f"<Comparisons: {summary_line(self.summary)}>"
 
     def _repr_html_(self) -> str:
-        return html(HEADINGS, table_rows(self._comparisons), summary_line(self.summary))
+        return html(HEADINGS, table_rows(self), summary_line(self.summary))
 
 
-class Results(Table, Sequence[Case]):
+class Results(Table[Case]):
     """Results of one file; prints as the table of `cbs show`.
 
     Attributes:
@@ -283,24 +273,12 @@ class Results(Table, Sequence[Case]):
     def __init__(
         self, document: Document, *, path: Path | None = None, baseline: str | None = None
     ) -> None:
-        self._cases = cases_of(document)
-        super().__init__(tuple(RESULT_COLUMNS), lambda: result_rows(self._cases, self.baseline))
+        super().__init__(
+            cases_of(document), RESULT_COLUMNS, lambda: result_rows(self, self.baseline)
+        )
         self.document = document
         self.path = path
         self.baseline = baseline or self._usual_baseline()
-
-    @overload
-    def __getitem__(self, index: int) -> Case: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Case]: ...
-    def __getitem__(self, index: int | slice) -> Case | list[Case]:
-        return self._cases[index]
-
-    def __len__(self) -> int:
-        return len(self._cases)
-
-    def __iter__(self) -> Iterator[Case]:
-        return iter(self._cases)
 
     @property
     def failures(self) -> list[Case]:
@@ -314,12 +292,12 @@ class Results(Table, Sequence[Case]):
         None for results of several workloads, or without such a competitor; `recommendation`
         contains the reason.
         """
-        return fastest(latest(self._cases))
+        return fastest(latest(self))
 
     @property
     def recommendation(self) -> str:
         """The recommendation printed by `cbs run` after its table: the best competitor, and why."""
-        return recommendation(latest(self._cases))
+        return recommendation(latest(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the results to a new file, which `load` can read.
@@ -357,7 +335,7 @@ class Results(Table, Sequence[Case]):
           threshold: smaller differences count as noise.
         """
         chosen = baseline or self.baseline or DEFAULT_BASELINE
-        return Comparisons(compare_to_baseline(self._cases, chosen, threshold=threshold))
+        return Comparisons(compare_to_baseline(self, chosen, threshold=threshold))
 
     def plot(self, axes: "Axes | None" = None) -> "Axes":
         """Draws the latencies with their intervals; needs matplotlib.
@@ -365,10 +343,10 @@ class Results(Table, Sequence[Case]):
         Args:
           axes: axes to draw on; new ones by default.
         """
-        return latencies(self._cases, axes)
+        return latencies(self, axes)
 
     def __str__(self) -> str:
-        installed, absent = run_summary.split(self._cases)
+        installed, absent = run_summary.split(self)
         table = results_table(installed, baseline=self._shown_baseline(), width=_WIDTH).table
         return _printed(table) + absent
 
@@ -377,30 +355,19 @@ class Results(Table, Sequence[Case]):
         return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
 
     def _repr_html_(self) -> str:
-        installed, absent = run_summary.split(self._cases)
+        installed, absent = run_summary.split(self)
         table = results_table(installed, baseline=self._shown_baseline()).table
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return html(headings, list(zip(*columns, strict=True)), absent)
 
     def _usual_baseline(self) -> str | None:
-        installed, _ = run_summary.split(self._cases)
+        installed, _ = run_summary.split(self)
         names = list(dict.fromkeys(case.competitor for case in installed))
         return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 
     def _shown_baseline(self) -> str | None:
-        return self.baseline if usual_baseline(self._cases) else None
-
-
-def compare_results(
-    old: Results, new: Results, *, threshold: float = NOISE_THRESHOLD, count_unchanged: bool = False
-) -> Comparisons:
-    """Compares all cases of two files; see `comparative_benchmark.compare`."""
-    return Comparisons(
-        compare_documents(
-            old.document, new.document, threshold=threshold, count_unchanged=count_unchanged
-        )
-    )
+        return self.baseline if usual_baseline(self) else None
 
 
 def _printed(table: RichTable) -> str:

@@ -19,7 +19,8 @@ def resume_command(command: Sequence[str], output: Path | None = None) -> str:
     program, *arguments = command or ("cbs",)
     if program == "comparative_benchmark.engine":  # called from Python
         return "resume=True"
-    if output and not any(word.startswith(("-o", "--output")) for word in arguments):
+    named = any(word == "--output" or word.startswith(("-o", "--output=")) for word in arguments)
+    if output and not named:
         arguments += ["-o", str(output)]
     if "--resume" not in arguments:
         arguments.append("--resume")

@@ -18,6 +18,7 @@ from comparative_benchmark.analysis.verification.verification import Verificatio
 from comparative_benchmark.engine.judging import Judge
 from comparative_benchmark.engine.messages import (
     CompiledShares,
+    Failure,
     FreshRuns,
     Generation,
     Outputs,
@@ -223,7 +224,8 @@ class OutputChecks:
             )
             self._record.generation = generation
             self._record.phases = generation.phases or self._record.phases
-        return ended is None or ended.status not in (Status.CRASHED, Status.TIMEOUT)
+        # A worker that reported its own failure lives; the parent has killed all others.
+        return ended is None or isinstance(ended.report, Failure)
 
     def require_compiled(self) -> None:
         """Records the fractions of compiled code; fails if there is too little."""

@@ -38,7 +38,7 @@ from openxla.benchmark.files import write_atomically
 COMMAND, PHASE, PAUSE = "command", "phase", "pause"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Span:
     """An activity of a process from `start_ns` to `end_ns` (CLOCK_MONOTONIC)."""
 
@@ -47,7 +47,7 @@ class Span:
     category: str
     start_ns: int
     end_ns: int
-    args: dict[str, Any] = attrs.field(factory=dict)
+    args: dict[str, Any]
 
 
 class Timeline:
@@ -76,22 +76,13 @@ class Timeline:
             raise ValueError(
                 f"{process_label}: {name} ends {start_ns - end_ns} ns before it begins"
             )
-        self.spans.append(
-            Span(
-                process_label=process_label,
-                name=name,
-                category=category,
-                start_ns=start_ns,
-                end_ns=end_ns,
-                args=args,
-            )
-        )
+        self.spans.append(Span(process_label, name, category, start_ns, end_ns, args))
 
     def process(
         self, label: str, clock: Callable[[], int] = time.monotonic_ns, *, shown: str = ""
     ) -> "ProcessTrack":
         """Returns a recorder for the spans of one process; `shown` is the label in messages."""
-        return ProcessTrack(self, label, clock, shown=shown)
+        return ProcessTrack(self, label, clock, shown or label)
 
     def events(self) -> list[dict[str, Any]]:
         """Returns the trace events; processes are numbered in order of appearance."""
@@ -136,25 +127,18 @@ class Timeline:
         write_atomically(path, json.dumps(document, allow_nan=False))
 
 
+@attrs.define(eq=False)
 class ProcessTrack:
     """Converts events of a session into spans: commands, with their phases inside."""
 
-    def __init__(
-        self,
-        timeline: Timeline,
-        label: str,
-        clock: Callable[[], int] = time.monotonic_ns,
-        *,
-        shown: str = "",
-    ) -> None:
-        self.shown = shown or label
-        self._timeline = timeline
-        self._label = label
-        self._clock = clock
-        self._notes: dict[str, Any] = {}
-        self._command: tuple[str, int, dict[str, Any]] | None = None
-        self._phase: tuple[str, int] | None = None
-        self._paused_ns: int | None = None
+    _timeline: Timeline
+    _label: str
+    _clock: Callable[[], int]
+    shown: str
+    _notes: dict[str, Any] = attrs.field(factory=dict, init=False)
+    _command: tuple[str, int, dict[str, Any]] | None = attrs.field(default=None, init=False)
+    _phase: tuple[str, int] | None = attrs.field(default=None, init=False)
+    _paused_ns: int | None = attrs.field(default=None, init=False)
 
     def note(self, **args: Any) -> None:
         """Adds arguments, such as the round, to the spans of the next command."""

@@ -55,34 +55,31 @@ def own_session(
     )
 
 
+@attrs.define(eq=False)
 class Participant:
     """Runs one worker of a trial through its phases."""
 
-    def __init__(
-        self,
-        trial: Trial,
-        artifacts: WorkloadArtifacts,
-        settings: RunSettings,
-        plan: ProcessPlan,
-        open_session: OpenSession = own_session,
-    ) -> None:
-        self.trial = trial
-        self.plan = plan
-        self.record = ProcessRecord(log_file=str(plan.log_file), cold=plan.cold)
-        self.iterations_per_block = 1
-        self.refreshes = True
-        self.exports: Mapping[str, Sequence[str]] = {}
-        self.loaded = False
-        self._interrupted = False
-        self._precision: list[float] = []
-        self._blocks: list[Block] = []
-        self._timed: list[TimedBlock] = []
-        self._artifacts = artifacts
-        self._settings = settings
-        self._open_session = open_session
-        self._stack = ExitStack()
-        self._session: Session | InProcessSession | None = None
-        self._checks: OutputChecks
+    trial: Trial
+    _artifacts: WorkloadArtifacts
+    _settings: RunSettings
+    plan: ProcessPlan
+    _open_session: OpenSession = own_session
+    record: ProcessRecord = attrs.field(init=False)
+    iterations_per_block: int = attrs.field(default=1, init=False)
+    refreshes: bool = attrs.field(default=True, init=False)
+    exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict, init=False)
+    loaded: bool = attrs.field(default=False, init=False)
+    _interrupted: bool = attrs.field(default=False, init=False)
+    _precision: list[float] = attrs.field(factory=list, init=False)
+    _blocks: list[Block] = attrs.field(factory=list, init=False)
+    _timed: list[TimedBlock] = attrs.field(factory=list, init=False)
+    _stack: ExitStack = attrs.field(factory=ExitStack, init=False)
+    _session: Session | InProcessSession | None = attrs.field(default=None, init=False)
+    _checks: OutputChecks = attrs.field(init=False)
+
+    @record.default
+    def _new_record(self) -> ProcessRecord:
+        return ProcessRecord(log_file=str(self.plan.log_file), cold=self.plan.cold)
 
     def __enter__(self) -> Self:
         return self

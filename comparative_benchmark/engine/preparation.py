@@ -8,6 +8,7 @@ their memory. Artifacts are generated on the CPU, whatever device is measured.
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -28,11 +29,12 @@ from comparative_benchmark.engine.messages import (
     FurtherPrepared,
     Prepared,
     QuantisedRun,
+    Report,
     SavedArray,
     paths_of,
 )
-from comparative_benchmark.engine.session import InProcessSession, SessionEnded
-from comparative_benchmark.engine.session_pool import SessionPool, SharedSession
+from comparative_benchmark.engine.session import SessionEnded
+from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import RecipeNoise, Trial
 from comparative_benchmark.results.record import Status
@@ -80,6 +82,7 @@ _QUICK_FIRST = {
     ModelFrameworkType.TF_V2: 1,
     ModelFrameworkType.JAX: 2,
 }
+A = TypeVar("A", bound=Report)
 # Memory use below this is not reported, because most machines have it.
 _MEMORY_WORTH_TELLING = 4 * 2**30
 
@@ -124,9 +127,7 @@ class Preparation:
                 self._fetching.lock_urls(trial.case for trial in trials)
                 for trial in trials:
                     if reason := self._fetching.why_not_published(trial.case):
-                        self.failures[trial.case.name] = SessionEnded(
-                            Status.FAILED, "artifacts", reason
-                        )
+                        self.failures[trial.case.name] = _without(reason)
             # Locked workloads come first, because their artifacts also serve models of other
             # frameworks.
             ordered = sorted(
@@ -154,7 +155,7 @@ class Preparation:
         try:
             program = self._fetching.program(trial)
         except ArtifactError as error:
-            raise SessionEnded(Status.FAILED, "artifacts", str(error)) from error
+            raise _without(error) from error
         return attrs.evolve(trial, program=program, noise=self.noise_of(trial))
 
     def noise_of(self, trial: Trial) -> RecipeNoise | None:
@@ -175,7 +176,7 @@ class Preparation:
             noise = RecipeNoise.of(
                 artifacts, rounding, lambda inputs: self._quantised_run(trial, rounding, inputs)
             )
-        except (SessionEnded, ArtifactError, OSError) as ended:
+        except Exception as ended:  # a worker's files may contain anything
             self._pool.empty()
             self._announce(f"{trial}: cannot measure the recipe's noise: {ended}")
             noise = None
@@ -187,16 +188,14 @@ class Preparation:
     def _quantised_run(
         self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
     ) -> list[Path] | None:
-        truth, model = truth_of(trial), trial.case.model
         directory = Path(tempfile.mkdtemp(prefix="quantised-", dir=self._pool.folder))
-        answer = self._session(trial, truth).call(
+        answer = self._call(
             QuantisedRun,
-            module_path=model.model_impl.module_path,
-            parameters=dict(model.model_parameters),
-            reference=truth.reference,
+            trial,
+            truth_of(trial),
+            directory,
             rounding=attrs.asdict(rounding),
             inputs=[str(path) for path in inputs],
-            directory=str(directory),
         )
         return None if answer.files is None else paths_of(answer.files, directory)
 
@@ -214,30 +213,26 @@ class Preparation:
             self._pool.empty()
             self.failures[case.name] = _with_our_own(ended, case)
         except (ArtifactError, UserInputError, OSError) as error:
-            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+            self.failures[case.name] = _without(error)
         except Exception as error:  # a worker's files may contain anything
             self._pool.empty()
             reason = f"the worker's outputs cannot be used: {type(error).__name__}: {error}"
-            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", reason[:4000])
+            self.failures[case.name] = _without(reason[:4000])
 
     def _found(self, trial: Trial) -> WorkloadArtifacts | None:
         """Returns local or locked artifacts; locked ones take precedence."""
         local = self._find(trial)
-        if not self._fetching.is_locked(trial.case):
-            if isinstance(local, ArtifactError):
-                raise local
-            return local
-        try:
-            self._fetching.install_checkpoint(trial)
-            if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
-                return local
-            installed = self._fetching.install(trial)
-        except (ArtifactError, OSError) as error:
-            # A truth generated here must not replace a locked one.
-            self._refused[trial.workload.digest] = SessionEnded(
-                Status.FAILED, "artifacts", str(error)
-            )
-            raise
+        installed: WorkloadArtifacts | None = None
+        if self._fetching.is_locked(trial.case):
+            try:
+                self._fetching.install_checkpoint(trial)
+                if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
+                    return local
+                installed = self._fetching.install(trial)
+            except (ArtifactError, OSError) as error:
+                # A truth generated here must not replace a locked one.
+                self._refused[trial.workload.digest] = _without(error)
+                raise
         if installed is not None:
             return installed
         if isinstance(local, ArtifactError):
@@ -277,14 +272,14 @@ class Preparation:
         self._announce(f"inputs and truth for {workload.label}")
         with workload_store.new_directory(workload) as directory:
             try:
-                answer = self._call(trial, truth, directory, second=True)
+                answer = self._generated(trial, truth, directory, second=True)
             except SessionEnded as ended:
                 if ended.phase != "second_reference":
                     raise
                 # If a model fails on a second input, verify it on the first input only.
                 self._pool.empty()
                 workload_store.remove_second(directory)
-                answer = self._call(trial, truth, directory, second=False)
+                answer = self._generated(trial, truth, directory, second=False)
                 reason = f"{ended.status.value}: {ended.reason}"
                 answer = msgspec.structs.replace(answer, without_second=reason)
             _check_outputs(case, answer.files.reference)
@@ -348,7 +343,14 @@ class Preparation:
             if best is not None and best.complete:
                 break
             try:
-                self._call_further(trial, truth, directory, attempt)
+                self._call(
+                    FurtherPrepared,
+                    trial,
+                    truth,
+                    directory,
+                    attempt=attempt,
+                    generates=generated_tokens(trial.case) is not None,
+                )
             except SessionEnded:
                 self._pool.empty()
                 workload_store.remove_second(directory, FURTHER)
@@ -366,27 +368,14 @@ class Preparation:
             return without_second, None
         return best.remark or best.not_ranked, best.not_ranked
 
-    def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
-        case = trial.case
-        self._session(trial, truth).call(
-            FurtherPrepared,
-            module_path=case.model.model_impl.module_path,
-            parameters=dict(case.model.model_parameters),
-            reference=truth.reference,
-            directory=str(directory),
-            attempt=attempt,
-            generates=generated_tokens(case) is not None,
-        )
-
-    def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Prepared:
+    def _generated(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Prepared:
         """Generates the artifacts of a trial's workload in a directory, in a worker."""
         case = trial.case
-        return self._session(trial, truth).call(
+        return self._call(
             Prepared,
-            module_path=case.model.model_impl.module_path,
-            parameters=dict(case.model.model_parameters),
-            reference=truth.reference,
-            directory=str(directory),
+            trial,
+            truth,
+            directory,
             input_data=case.input_data.name,
             input_files=_input_files(case),
             generates=generated_tokens(case) is not None,
@@ -394,12 +383,28 @@ class Preparation:
             packages=recorded_packages(),
         )
 
-    def _session(self, trial: Trial, truth: Truth) -> SharedSession | InProcessSession:
-        backend, environment = truth.backend, truth.environment
+    def _call(
+        self, kind: type[A], trial: Trial, truth: Truth, directory: Path, **arguments: Any
+    ) -> A:
+        """Sends a command on a trial's model to a worker, and returns its answer."""
+        backend, environment, model = truth.backend, truth.environment, trial.case.model
         # Models that can share a process are prepared by one worker per framework.
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
-        name += trial.case.model.own_process_suffix
-        return self._pool.get(name, self._settings.for_truth(), backend, environment)
+        name += model.own_process_suffix
+        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
+        return session.call(
+            kind,
+            module_path=model.model_impl.module_path,
+            parameters=dict(model.model_parameters),
+            reference=truth.reference,
+            directory=str(directory),
+            **arguments,
+        )
+
+
+def _without(reason: object) -> SessionEnded:
+    """Returns the end of trials without artifacts."""
+    return SessionEnded(Status.FAILED, "artifacts", str(reason))
 
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:

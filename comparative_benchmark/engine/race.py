@@ -154,47 +154,39 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
     )
 
 
+@attrs.define(eq=False)
 class Race:
     """Runs the trials of one workload; `outcomes` holds their outcomes, in order."""
 
-    def __init__(
-        self,
-        trials: Sequence[Trial],
-        artifacts: WorkloadArtifacts,
-        settings: RunSettings,
-        *,
-        log_file: LogFile,
-        say: Callable[[str], None] = print,
-        finished: Callable[[Entry], None] = lambda _: None,
-        measured: Callable[[Sequence[Entry]], None] = lambda _: None,
-        profile_dir: Path | None = None,
-        open_session: OpenSession = own_session,
-    ) -> None:
-        self.outcomes = {
-            trial.key: TrialOutcome(facts=facts_of(trial, artifacts)) for trial in trials
-        }
-        self._trials = list(trials)
-        self._artifacts = artifacts
-        self._settings = settings
-        self._log_file = log_file
-        self._say = say
-        self._finished = finished
-        self._measured = measured
-        self._profile_dir = profile_dir
-        self._open_session = open_session
-        self._shares = open_session is not own_session
-        self.timeline = Timeline()
-        self._interleaved = len(self._trials) > 1 and not settings.in_process
-        self._first_round = 0
-        # Trials whose workers are known to fit into memory together.
-        self._fitted: frozenset[ResultKey] = frozenset()
-        # Exports of the first process of each trial.
-        self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
-        # Outputs of first runs that differ from the truth.
-        self._wrong_outputs: dict[ResultKey, Sequence[Path]] = {}
-        # Smallest difference to the baseline that the pilot predicts to be decidable.
-        self._decidable: dict[ResultKey, float] = {}
-        self._threads: ThreadPoolExecutor
+    _trials: Sequence[Trial]
+    _artifacts: WorkloadArtifacts
+    _settings: RunSettings
+    _log_file: LogFile
+    _say: Callable[[str], None] = print
+    _finished: Callable[[Entry], None] = lambda _: None
+    _measured: Callable[[Sequence[Entry]], None] = lambda _: None
+    _profile_dir: Path | None = None
+    _open_session: OpenSession = own_session
+    outcomes: dict[ResultKey, TrialOutcome] = attrs.field(init=False)
+    timeline: Timeline = attrs.field(factory=Timeline, init=False)
+    _shares: bool = attrs.field(init=False)
+    _interleaved: bool = attrs.field(init=False)
+    _first_round: int = attrs.field(default=0, init=False)
+    # Trials whose workers are known to fit into memory together.
+    _fitted: frozenset[ResultKey] = attrs.field(default=frozenset(), init=False)
+    # Exports of the first process of each trial.
+    _exports: dict[ResultKey, Mapping[str, Sequence[str]]] = attrs.field(factory=dict, init=False)
+    # Outputs of first runs that differ from the truth.
+    _wrong_outputs: dict[ResultKey, Sequence[Path]] = attrs.field(factory=dict, init=False)
+    # Smallest difference to the baseline that the pilot predicts to be decidable.
+    _decidable: dict[ResultKey, float] = attrs.field(factory=dict, init=False)
+    _threads: ThreadPoolExecutor = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        facts = {trial.key: facts_of(trial, self._artifacts) for trial in self._trials}
+        self.outcomes = {key: TrialOutcome(facts=of_trial) for key, of_trial in facts.items()}
+        self._shares = self._open_session is not own_session
+        self._interleaved = len(self._trials) > 1 and not self._settings.in_process
 
     def join(self, joined: Joined) -> None:
         """Adopts the processes of an interrupted race; they are not run again."""
@@ -228,9 +220,15 @@ class Race:
         processes = [p for outcome in self.outcomes.values() for p in outcome.processes]
         if any(process.verification and process.verification.passed for process in processes):
             return
-        names = {trial.key: trial.competitor.backend.name for trial in self._trials}
-        wrong = {names[key]: paths for key, paths in self._wrong_outputs.items()}
-        due, parameters = self._artifacts.first, self._trials[0].verify_parameters
+        # The wider limits of quantised programs settle no dispute.
+        plain = {trial.key: trial for trial in self._trials if trial.competitor.precision is None}
+        wrong = {
+            plain[key].competitor.backend.name: paths
+            for key, paths in self._wrong_outputs.items()
+            if key in plain
+        }
+        parameters = next((trial.verify_parameters for trial in plain.values()), {})
+        due = self._artifacts.first
         pair = agreeing(wrong, due.truth, due.reference, parameters)
         if pair is None:
             return
@@ -446,7 +444,7 @@ class Race:
         if replicate + 1 < rule.max_processes and (is_all or replicate + 1 < rule.min_processes):
             following = self._pending(rule, replicate + 1)
         for participant in group:
-            if participant.trial not in following:
+            if participant.trial not in following or time.monotonic() >= self._settings.until:
                 self._profile(participant)
 
     def _profile(self, participant: Participant) -> None:
@@ -558,7 +556,7 @@ class Race:
         self._measured([self._round_of(participant, number, wall_s) for participant in alive])
 
     def _round_of(self, participant: Participant, number: int, wall_s: float) -> Entry:
-        key, record = participant.trial.key, participant.record
+        record = participant.record
         is_first = len(record.blocks) + len(record.void_blocks) == 1
         record = attrs.evolve(
             record,
@@ -567,13 +565,16 @@ class Race:
             warmup_latencies_ms=record.warmup_latencies_ms if is_first else [],
             stop_reason="interrupted",
         )
+        return attrs.evolve(self._entry(participant, wall_s), process=record, partial=True)
+
+    def _entry(self, participant: Participant, wall_s: float) -> Entry:
+        key = participant.trial.key
         return Entry(
             key=key,
             replicate=participant.plan.replicate,
             wall_s=wall_s,
             facts=self.outcomes[key].facts,
-            process=record,
-            partial=True,
+            process=participant.record,
         )
 
     def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
@@ -595,15 +596,7 @@ class Race:
             self._wrong_outputs[key] = participant.outputs
         if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
             self._exports.setdefault(key, participant.exports)
-        self._finished(
-            Entry(
-                key=key,
-                replicate=participant.plan.replicate,
-                wall_s=wall_s,
-                facts=outcome.facts,
-                process=record,
-            )
-        )
+        self._finished(self._entry(participant, wall_s))
 
     def _note_race(self, rule: SamplingRule) -> None:
         """Records why sampling stopped and whether rounds may be paired."""

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from comparative_benchmark.analysis.stats.analysis import Interval, SampleError, latency_interval
 from comparative_benchmark.analysis.stats.steadiness import Rounds, why_not_steady
 from comparative_benchmark.backends.api import OutputMode
-from comparative_benchmark.engine.trial import Competitor, Trial
+from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.engine.worker.phases import PHASES
 from comparative_benchmark.results.outcome import (
     GenerationTimes,
@@ -234,6 +234,7 @@ def to_result(
 
 def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
     case, competitor, workload = trial.case, trial.competitor, trial.workload
+    where = competitor.environment
     return Definition(
         benchmark_name=case.name,
         # The OpenXLA suite's readers expect the name of the enumeration member, not its value.
@@ -247,7 +248,7 @@ def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
         backend=competitor.backend.name,
         level=competitor.level,
         options=tuple(competitor.options),
-        environment=_environment(competitor),
+        environment=EnvironmentName(name=where.name, python=where.python) if where else None,
         model=case.model.name,
         model_parameters=dict(case.model.model_parameters),
         verify_parameters=dict(case.verify_parameters),
@@ -268,17 +269,12 @@ def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
     )
 
 
-def _environment(competitor: Competitor) -> EnvironmentName | None:
-    environment = competitor.environment
-    if environment is None:
-        return None
-    return EnvironmentName(name=environment.name, python=environment.python)
-
-
 def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metrics:
     """Returns the trial's metrics; the first, cold process gives compile time and phases."""
     first = outcome.processes[0]
-    values: dict[str, Any] = {}
+    # Each fact has the name of its metric; missing ones are omitted from the file.
+    facts = attrs.asdict(outcome.facts, recurse=False)
+    values = {name: fact for name, fact in facts.items() if fact is not None}
     # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:
         if samples := [value for p in outcome.processes for value in p.latencies_ms]:
@@ -312,13 +308,6 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
         without_fresh_runs=_first(p.without_fresh_runs for p in outcome.processes),
-        without_float64=outcome.facts.without_float64 or UNSET,
-        truth_source=outcome.facts.truth_source or UNSET,
-        not_ranked=outcome.facts.not_ranked or UNSET,
-        truth_check=outcome.facts.truth_check or UNSET,
-        recipe_sqnr_db=UNSET
-        if outcome.facts.recipe_sqnr_db is None
-        else outcome.facts.recipe_sqnr_db,
         truth_not_isolated=_first(p.truth_not_isolated for p in outcome.processes),
         accuracy=first.accuracy or UNSET,
         variables=last.variables,
@@ -326,10 +315,6 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         program=last.program
         if has_weights(trial.case)
         else attrs.evolve(last.program, weights=None),
-        workload_cost=outcome.facts.workload_cost,
-        artifact_digests=outcome.facts.artifact_digests,
-        artifact_source=outcome.facts.artifact_source,
-        program_source=outcome.facts.program_source,
         race=outcome.race,
         stop_reason=outcome.stop_reason,
         generation=generation_metrics(trial, outcome) or UNSET,

@@ -136,16 +136,17 @@ def _done(
     # The name of a user model stays the same when its file changes.
     digests = {trial.key: trial.workload.digest for trial in trials}
     alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
-    return {
+    # A later failure of the same program counts more than an earlier success.
+    found = {
         r.key: r
         for r in old
-        if r.status is Status.OK
-        and r.key not in continued
+        if r.key not in continued
         and r.definition.outputs == settings.outputs
         and r.definition.workload.digest == digests.get(r.key)
         # Such models used to share a process, which could have corrupted their truth.
         and (r.key not in alone or r.measured.truth_source is not UNSET)
     }
+    return {key: r for key, r in found.items() if r.status is Status.OK}
 
 
 def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:

@@ -34,6 +34,7 @@ from comparative_benchmark.results.record import ExecutionEnvironment, Result, R
 from comparative_benchmark.results.results_file import ResultsFile, converted
 from openxla.benchmark.comparative_suite.operator_cases import why_not_written
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 from openxla.benchmark.workloads import training_of, trains, workload_of
 
 # Share of the budget for inputs and truth; the rest is left for measuring.
@@ -230,7 +231,8 @@ def execute(
         _report_noise_floor(settings, environment, observer)
         entries = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
         shared = None
-        if settings.share_workers and not isinstance(rule, CompileOnly):
+        # A run in this process has no worker to share.
+        if settings.share_workers and not (settings.in_process or isinstance(rule, CompileOnly)):
             raced = isinstance(rule, SamplingRule)
             shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id, raced=raced))
         run = Run(
@@ -251,7 +253,7 @@ def execute(
     if left_out := len(trials) - len(finished):
         observer.say(
             f"--budget ran out: {left_out} of {len(trials)} trials did not run; to run them: "
-            f"{resume_command(command)}"
+            f"{resume_command(command, results.path)}"
         )
     return finished
 
@@ -485,7 +487,10 @@ def _worker_of(trial: Trial) -> tuple[str, str]:
 
 def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
     def log_file(trial: Trial, replicate: int) -> Path:
-        name = re.sub(r"[^\w.+-]+", "-", "-".join((trial.case.model.name, *trial.key[1:])))
+        inputs = trial.case.input_data
+        parts = [trial.case.model.name, *trial.key[1:]]
+        parts += [inputs.name] * (inputs != INPUT_DATA_MODEL_DEFAULT)
+        name = re.sub(r"[^\w.+-]+", "-", "-".join(parts))
         return directory / f"{name}{f'.{replicate}' if replicate else ''}.log"
 
     return log_file

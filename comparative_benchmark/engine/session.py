@@ -47,7 +47,7 @@ from openxla.benchmark.artifacts import workload_store
 from openxla.benchmark.artifacts.cache import Cache
 
 # Phases in which the worker takes times; redrawing a line would disturb its CPU.
-TIMED = frozenset({"execute", "measure", "profile"})
+TIMED = frozenset({"execute", "measure", "profile", "fresh_runs", "generation", "step_parts"})
 
 # Called with a description of the worker and its phase.
 Listener = Callable[[str, str], None]
@@ -296,13 +296,15 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.resume()
-        if kind is None and self._process.poll() is None:
-            with contextlib.suppress(OSError):
-                os.write(self._commands, encode({"command": "exit", "id": 0, "arguments": {}}))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout=5)
-        self.kill()
+        try:
+            self.resume()
+            if kind is None and self._process.poll() is None:
+                with contextlib.suppress(OSError):
+                    os.write(self._commands, encode({"command": "exit", "id": 0, "arguments": {}}))
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(timeout=5)
+        finally:
+            self.kill()
 
     def call(self, kind: type[A], **arguments: Any) -> A:
         """Sends the command for an answer class and returns the worker's answer.
@@ -370,8 +372,10 @@ class Session:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
+        # Once its end is known, the system may use the number again.
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
+            if self._pipes_open:
+                os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
         """Kills the worker and all its descendants; may be called repeatedly."""
@@ -401,7 +405,7 @@ class Session:
           SessionEnded: the worker sent another message or none.
         """
         while True:
-            patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
+            patience_s = _MEASURING_POLL_S if self._phase in TIMED else _POLL_S
             readable, _, _ = select.select([self._answers], [], [], patience_s)
             data = os.read(self._answers, 1 << 20) if readable else b""
             if data:

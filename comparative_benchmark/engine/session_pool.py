@@ -2,10 +2,11 @@
 
 Starting a worker and importing a framework takes seconds, longer than running a tiny model. Models
 that need the same framework therefore share a process, which releases each model before the next
-(`release`) and is discarded after the first failure. To make up for the lost isolation, the caller
+(`release`) and is discarded after a failed command. To make up for the lost isolation, the caller
 may run a failed model again in a fresh worker if its worker had served others.
 """
 
+import itertools
 import operator
 import re
 import shutil
@@ -246,9 +247,11 @@ class SharedWorkers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for pools in self._pools.values():
-            for pool in pools:
-                pool.stop() if kind is not None else pool.empty()
+        pools = list(itertools.chain.from_iterable(self._pools.values()))
+        for pool in pools if kind is not None else ():
+            pool.stop()
+        for pool in pools:
+            pool.empty()
         self._stack.close()
 
     def open(

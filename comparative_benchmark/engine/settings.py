@@ -55,6 +55,7 @@ def missing(name):
         return True
 # A package may be there twice: the first on the path is the one that is imported.
 found = {d.metadata["Name"]: d.version for d in reversed(list(m.distributions()))}
+found.pop(None, None)  # a folder without metadata, from an interrupted installation
 print(json.dumps({
     "version": list(sys.version_info[:3]),
     "packages": [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)],
@@ -163,7 +164,12 @@ def _inspect(name: str, python: str) -> Environment:
         oldest = ".".join(map(str, _OLDEST_PYTHON))
         reason = f"{name}: expected Python {oldest} or newer, got {version}"
         raise UnusableEnvironmentError(reason)
-    _check_harness(name, python, answer["missing"])
+    if lacking := [module for module in _HARNESS_MODULES if module in answer["missing"]]:
+        packages = " ".join(module.replace("_", "-") for module in lacking)
+        raise UnusableEnvironmentError(
+            f"{name}: workers also need {', '.join(lacking)}; "
+            f"run {python} -m pip install {packages}"
+        )
     return Environment(
         name=name,
         python=python,
@@ -171,16 +177,6 @@ def _inspect(name: str, python: str) -> Environment:
         packages=tuple(answer["packages"]),
         missing=frozenset(answer["missing"]),
     )
-
-
-def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
-    lacking = [module for module in _HARNESS_MODULES if module in missing]
-    if lacking:
-        packages = " ".join(module.replace("_", "-") for module in lacking)
-        raise UnusableEnvironmentError(
-            f"{name}: workers also need {', '.join(lacking)}; "
-            f"run {python} -m pip install {packages}"
-        )
 
 
 @attrs.frozen(kw_only=True)
@@ -227,7 +223,7 @@ class RunSettings:
       limits: limits of each worker.
       log_dir: folder for the workers' output.
       budget_s: budget of the whole run, see `RunBudget`; None for no limit.
-      until: `time.monotonic()` at the end of the budget; no process is started later.
+      until: `time.monotonic()` at the end of the budget; no replicate but the first starts later.
       profile: whether to profile the last process of each trial after its measurement.
       profile_dir: folder for profiles.
       only_profiled: whether workers are only profiled, not measured, and compiled for that.

@@ -357,13 +357,12 @@ def in_environments(
     competitors: Sequence[Competitor], environments: Sequence[Environment]
 ) -> list[Competitor]:
     """Returns each competitor once per environment, or unchanged without environments."""
-    if not environments:
-        return list(competitors)
-    return [
+    placed = [
         attrs.evolve(competitor, environment=environment)
         for competitor in competitors
         for environment in environments
     ]
+    return placed or list(competitors)
 
 
 def competitors_of(

@@ -56,11 +56,8 @@ class ExpectedFailure:
         """Returns whether the entry matches a case, competitor and device, regardless of status."""
         # Ignore the environment's name in a competitor (`jax_xla:xla@old`).
         competitor = ending.competitor.partition("@")[0]
-        return (
-            re.fullmatch(self.name, ending.case_name) is not None
-            and re.fullmatch(self.competitor, competitor) is not None
-            and re.fullmatch(self.device, ending.device) is not None
-        )
+        patterns = (self.name, self.competitor, self.device)
+        return all(map(re.fullmatch, patterns, (ending.case_name, competitor, ending.device)))
 
     def __str__(self) -> str:
         return f"{self.name} {self.competitor} {self.device}"
@@ -151,45 +148,34 @@ def judge(
 def _entry(where: str, item: Any) -> ExpectedFailure:
     if not isinstance(item, dict):
         raise ExpectedFailuresError(f"{where} is not a table")
-    known = {field.name for field in attrs.fields(ExpectedFailure)}
-    needed = {f.name for f in attrs.fields(ExpectedFailure) if f.default is attrs.NOTHING}
-    if lacking := sorted(needed - set(item)):
-        raise ExpectedFailuresError(f"{where}: missing {', '.join(lacking)}")
-    if unknown := sorted(set(item) - known):
-        raise ExpectedFailuresError(
-            f"{where}: unknown {', '.join(unknown)}; expected {', '.join(sorted(known))}"
-        )
-    for key in _TEXTS:
-        if not isinstance(item[key], str) or not item[key].strip():
-            raise ExpectedFailuresError(
-                f"{where}: {key} must be a non-empty string, got {item[key]!r}"
-            )
-    for key in _PATTERNS:
-        _check_pattern(where, key, item[key])
-    if item["status"] not in _FAILURES:
-        raise ExpectedFailuresError(
-            f"{where}: status {item['status']!r} is not one of {', '.join(_FAILURES)}"
-        )
-    if not item["link"].startswith(("https://", "http://")):
-        raise ExpectedFailuresError(
-            f"{where}: link {item['link']!r} is not an http:// or https:// URL"
-        )
-    if not isinstance(item.get("may_pass", False), bool):
-        raise ExpectedFailuresError(
-            f"{where}: may_pass must be true or false, got {item['may_pass']!r}"
-        )
-    # `isinstance` also accepts a datetime, which is a subclass of date.
-    if type(item["expires"]) is not datetime.date:
-        raise ExpectedFailuresError(
-            f"{where}: expires must be a date such as 2027-03-31, got {item['expires']!r}"
-        )
+    if problem := _problem(item):
+        raise ExpectedFailuresError(f"{where}: {problem}")
     return ExpectedFailure(**item)
 
 
-def _check_pattern(where: str, key: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ExpectedFailuresError(
-            f"{where}: {key} {pattern!r} is not a regular expression: {error}"
-        ) from error
+def _problem(item: Mapping[str, Any]) -> str | None:
+    """Returns what is wrong with an entry; None if it is valid."""
+    known = {field.name for field in attrs.fields(ExpectedFailure)}
+    needed = {f.name for f in attrs.fields(ExpectedFailure) if f.default is attrs.NOTHING}
+    if lacking := sorted(needed - set(item)):
+        return f"missing {', '.join(lacking)}"
+    if unknown := sorted(set(item) - known):
+        return f"unknown {', '.join(unknown)}; expected {', '.join(sorted(known))}"
+    for key in _TEXTS:
+        if not isinstance(item[key], str) or not item[key].strip():
+            return f"{key} must be a non-empty string, got {item[key]!r}"
+    for key in _PATTERNS:
+        try:
+            re.compile(item[key])
+        except re.error as error:
+            return f"{key} {item[key]!r} is not a regular expression: {error}"
+    if item["status"] not in _FAILURES:
+        return f"status {item['status']!r} is not one of {', '.join(_FAILURES)}"
+    if not item["link"].startswith(("https://", "http://")):
+        return f"link {item['link']!r} is not an http:// or https:// URL"
+    if not isinstance(item.get("may_pass", False), bool):
+        return f"may_pass must be true or false, got {item['may_pass']!r}"
+    # `isinstance` also accepts a datetime, which is a subclass of date.
+    if type(item["expires"]) is not datetime.date:
+        return f"expires must be a date such as 2027-03-31, got {item['expires']!r}"
+    return None

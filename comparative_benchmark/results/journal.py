@@ -66,14 +66,11 @@ class Settings:
         outputs: OutputMode | None = None,
     ) -> Self:
         """Returns the settings of a run."""
-        rule = {
-            "rule": type(sampling).__name__,
-            **msgspec.json.decode(msgspec.json.encode(sampling)),
-        }
+        rule = msgspec.json.decode(msgspec.json.encode(sampling))
         return cls(
             run_id=run_id,
             device=device,
-            sampling=rule,
+            sampling={"rule": type(sampling).__name__, **rule},
             execution_environment=environment,
             outputs=outputs,
         )
@@ -285,7 +282,9 @@ class Journal:
 
 def folder_of(results: Path) -> Path:
     """Returns the folder with the journals of a results file."""
-    return results.with_suffix(".journal")
+    # Of names that do not end in .json, only the whole one is unique.
+    stem = results.stem if results.suffix == ".json" else results.name
+    return results.with_name(f"{stem}.journal")
 
 
 def interrupted_runs(
@@ -300,6 +299,7 @@ def interrupted_runs(
     """
     runs: list[Interrupted] = []
     complaints: list[str] = []
+    unreadable = set()
     for path in sorted(folder_of(results).glob("*.jsonl")):
         if not path.is_file() or _has_nothing_for_others(path):
             continue
@@ -309,6 +309,7 @@ def interrupted_runs(
             complaints.append(f"{path} is not a journal that this version can read: {error}")
             continue
         complaints += [f"{path}: ignored unreadable line {number}" for number in bad]
+        unreadable.update([path] * bool(bad))
         runs.append(run)
     keys: defaultdict[str, set[ResultKey]] = defaultdict(set)
     for run_id, key in stored:
@@ -320,7 +321,7 @@ def interrupted_runs(
         if not run.undecided:
             run.forget(keys[run.settings.run_id])
     for run in runs:
-        if not run.entries:
+        if not run.entries and run.path not in unreadable:
             _remove(run.path)
     return [run for run in runs if run.entries], complaints
 
@@ -389,13 +390,12 @@ def _read(path: Path) -> tuple[Interrupted, list[int]]:
             entries.append(msgspec.json.decode(line, type=Entry))
         except msgspec.DecodeError:
             bad.append(number)
-    undecided = path.name.endswith(_UNDECIDED)
     run = Interrupted(
         path=path,
         settings=settings,
         entries=_processes(entries, settings),
         torn=torn,
-        undecided=undecided,
+        undecided=path.name.endswith(_UNDECIDED),
     )
     return run, bad
 
@@ -471,9 +471,9 @@ def _has_nothing_for_others(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Removes a journal, and its folder if empty."""
-    path.unlink(missing_ok=True)
+    """Removes a journal, and its folder if empty; a read-only folder keeps both."""
     with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
         path.parent.rmdir()
 
 

@@ -40,10 +40,7 @@ def find(folder: Path, result: Result) -> Path | None:
       folder: folder of the results file.
       result: a result of that file.
     """
-    for path in _candidates(folder, result):
-        if path.is_file():
-            return path
-    return None
+    return next(filter(Path.is_file, _candidates(folder, result)), None)
 
 
 def load(folder: Path, result: Result) -> OperatorProfile | None:
@@ -144,10 +141,20 @@ def _result(result: Result) -> Result:
     if result.absence:
         absence = attrs.evolve(result.absence, python=_shown(result.absence.python))
         changes["absence"] = absence
-    if variables := result.measured.variables:
-        shown = {name: without_folders(value) for name, value in variables.items()}
-        metrics = attrs.evolve(result.measured, variables=shown)
-        changes["metrics"] = attrs.evolve(result.metrics, **{result.level: metrics})
+    if profile := result.profile:
+        # The page finds a profile next to the results file.
+        folder = re.sub(rf"^.*/(?=[^/]*{re.escape(SUFFIX)}/)", "", profile.directory)
+        changes["profile"] = attrs.evolve(
+            profile, directory=without_folders(folder), error=_shown(profile.error)
+        )
+    measured = result.measured
+    metrics = attrs.evolve(
+        measured,
+        error=_shown(measured.error),
+        variables=measured.variables
+        and {name: without_folders(value) for name, value in measured.variables.items()},
+    )
+    changes["metrics"] = attrs.evolve(result.metrics, **{result.level: metrics})
     definition, where = result.definition, result.definition.environment
     if isinstance(where, EnvironmentName):
         where = attrs.evolve(where, python=without_folders(where.python))

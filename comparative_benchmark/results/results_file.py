@@ -282,7 +282,8 @@ class ResultsFile:
             execution_environment=execution_environment,
         )
         self._runs.append(plain(run))
-        self._update(lambda _: None)
+        with self._locked():
+            self._rewrite()
         return run.run_id
 
     @contextlib.contextmanager
@@ -318,9 +319,8 @@ class ResultsFile:
         with self._locked():
             self._refuse_other_kinds()
             if not _append_lines(self.path, lines, [run["run_id"] for run in self._runs]):
-                # Another writer created the file, or it was moved: rewrite it as a whole.
-                added = plain(results)
-                self._change(lambda document: document["benchmarks"].extend(added))
+                # Another writer created the file, or it was moved.
+                self._rewrite(*results)
 
     def results(self) -> tuple[Result, ...]:
         """Returns all results; empty if the file does not exist yet.
@@ -339,17 +339,14 @@ class ResultsFile:
         """
         return read_document(self.path)
 
-    def _update(self, change: Callable[[dict[str, Any]], None]) -> None:
-        with self._locked():
-            self._change(change)
-
-    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
+    def _rewrite(self, *added: Result) -> None:
+        """Writes the file as a whole, with all runs of this object and these results."""
         self._refuse_other_kinds()
         document = self._read_plain() if self.path.exists() else _empty()
         known = {run["run_id"] for run in document["runs"]}
         # The file may have been created or replaced since the run was registered.
         document["runs"] += [run for run in self._runs if run["run_id"] not in known]
-        change(document)
+        document["benchmarks"] += plain(added)
         latest = document["runs"][-1]
         # The OpenXLA suite's readers expect these fields here; it had one run per file.
         document["trigger"] = latest["trigger"]
@@ -415,15 +412,11 @@ def _append_lines(path: Path, lines: bytes, run_ids: Sequence[str]) -> bool:
     return True
 
 
-def _encode(value: Mapping[str, Any]) -> bytes:
-    return to_json(value)
-
-
 def _encode_document(document: Mapping[str, Any]) -> bytes:
     """Encodes the document with its results last."""
     head = {key: value for key, value in document.items() if key != "benchmarks"}
-    lines = b",".join(b"\n" + _encode(record) for record in document["benchmarks"])
-    return _encode(head)[:-1] + b', "benchmarks": [' + lines + _END
+    lines = b",".join(b"\n" + to_json(record) for record in document["benchmarks"])
+    return to_json(head)[:-1] + b', "benchmarks": [' + lines + _END
 
 
 def _empty() -> dict[str, Any]:
@@ -442,4 +435,4 @@ def write_atomically(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
       OSError: the folder or the file cannot be written; an existing file is unchanged.
     """
-    files.write_atomically(path, _encode(dict(document)) + b"\n")
+    files.write_atomically(path, to_json(dict(document)) + b"\n")

@@ -35,6 +35,10 @@ def own(tmp_path):
             "source_sha256": "0" * 64,
         }
         record["definition"]["input_source"] = f"/home/{USER}/arrays"
+        record["profile"] = {
+            "directory": f"/home/{USER}/r.profiles/run/case",
+            "error": f"/home/{USER}/trace: no space left",
+        }
         for metrics in record["metrics"].values():
             metrics["variables"] = {"TF_CPP_VMODULE": f"/home/{USER}/modules"}
     path = tmp_path / "own.json"
@@ -48,6 +52,9 @@ def test_a_published_document_names_nobody(own):
         text = encode(shown).decode()
         assert (HOST in text and USER in text) == has_names
         assert (HOST in text or USER in text) == has_names
+        # The page finds a profile next to the results file.
+        directories = {result.profile.directory for result in shown.benchmarks}
+        assert has_names or directories == {"r.profiles/run/case"}
 
 
 def test_a_page_has_names_only_when_asked(cbs, own, tmp_path):

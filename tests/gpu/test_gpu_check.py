@@ -18,6 +18,7 @@ from tests_support import processes_of, python_path, wait_for
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings, Copy, Gemm
 from comparative_benchmark.results.results_file import plain
 from gpu_check import __main__ as check_command
+from gpu_check import observations
 from gpu_check.bootstrap import CHECKOUT, SET_UP_FILE
 from gpu_check.observations import Ending
 from gpu_check.steps import MODULES, Machine, Step, all_steps
@@ -200,6 +201,37 @@ def test_pairs_that_could_not_be_compared_are_a_finding(check):
     _, output = check("--steps", "pairs", faults="pairs=wrong")
     findings = json.loads((output / "checks.json").read_text())["findings"]
     assert "1 of 1 slowed pairs could not be compared: baseline: crashed" in findings
+
+
+def test_the_reason_of_a_kind_of_pairs_is_its_own():
+    counts = {"wrong": 0, "incomparable": 1, "pairs": 1}
+    verdicts = [{"kind": k, "verdict": "incomparable", "reason": f"of {k}"} for k in "ab"]
+    found = observations._findings_of_pairs({"kinds": {"b": counts}, "verdicts": verdicts})
+    assert list(found) == ["1 of 1 b pairs could not be compared: of b"]
+
+
+@pytest.mark.parametrize("expected", [{}, {"expected": "known"}])
+def test_a_known_failure_is_not_a_wrong_output(tmp_path, expected):
+    cell = {"label": "a", "framework": "f", "competitor": "c", "phase": "p", "reason": "r"}
+    cell |= {"status": "wrong_output", **expected}
+    (tmp_path / "matrix.json").write_text(json.dumps({"cells": [cell]}))
+    machine = Machine(device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset())
+    seen = observations.collect(machine, [], started=time.monotonic())
+    assert seen.wrong_outputs is (not expected)
+    assert bool(seen.findings) is (not expected)
+
+
+def test_results_of_an_earlier_check_are_removed(check, tmp_path):
+    output = tmp_path / "out"
+    output.mkdir()
+    results = ("matrix.json", "autotune.json", "races.json", "tests.xml", "page.html")
+    for name in (*results, "notes.txt"):
+        (output / name).write_text("earlier")
+    code, _ = check("--steps", "matrix")
+    assert code == 0
+    written = {"notes.txt", "matrix.json", "checks.json", "summary.md", "logs.tar.xz"}
+    assert {path.name for path in output.iterdir()} == written
+    assert json.loads((output / "matrix.json").read_text())["cells"]
 
 
 MUST_PASS = (

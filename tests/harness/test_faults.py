@@ -103,7 +103,7 @@ def test_of_a_log_that_grows_without_end_the_beginning_is_kept(zoo):
 
 
 def test_failures_say_what_to_type_next(zoo):
-    assert "again: cbs run --backend test_numpy:direct -name 'models/TOY_RAISES/" in zoo.out
+    assert "again: cbs run --backend test_numpy:direct -name models/TOY_RAISES/" in zoo.out
 
 
 def test_traceback_comes_home_whole(zoo):

@@ -64,7 +64,7 @@ def test_what_fails_on_a_users_inputs_explains_how_to_run_it_again(cbs_run, give
     run = cbs_run(*(*TEXT, "-name", "models/TEXT_STALE_CACHE/.+"), *COUNTS, "--inputs", str(given))
     assert run.statuses == {"TEXT_STALE_CACHE test_numpy:direct": "wrong_output"}
     again = next(line for line in run.out.splitlines() if "again: cbs run" in line)
-    assert "-name 'models/TEXT_STALE_CACHE/inputs/INPUT_DATA_MODEL_DEFAULT'" in again
+    assert "-name models/TEXT_STALE_CACHE/inputs/INPUT_DATA_MODEL_DEFAULT" in again
     assert f"--inputs {given}" in again
 
 

@@ -15,6 +15,7 @@ from comparative_benchmark.interop.milabench.measuring import Replicate, to_resu
 from comparative_benchmark.interop.milabench.processes.execution import Ended
 from comparative_benchmark.interop.milabench.processes.observed import Observed
 from comparative_benchmark.interop.milabench.workspace import Placement
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.results_file import ResultsFile
 
 # Runs main.py by plain Python: voir is not installed where these tests run.
@@ -144,15 +145,20 @@ def noisy(rate):
     return [rate * (1 + value / 100) for value in NOISE]
 
 
-def made(tmp_path, bench, replicates, **fields):
-    """A result of replicates, each a list of (rates, exit code) of its processes."""
+def made(tmp_path, bench, replicates, *, status=Status.OK, **fields):
+    """A result of replicates, each a list of (rates, exit code) of its processes.
+
+    `status` is how the benchfile ended.
+    """
     found = [
         Replicate(
             outcome=PhaseOutcome(
+                status=status,
+                reason="so",
                 ended=[
                     _ended(tmp_path, rates, tag=f"{bench.name}.{i}", code=code)
                     for i, (rates, code) in enumerate(processes)
-                ]
+                ],
             ),
             wall_s=2.0,
         )

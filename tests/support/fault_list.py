@@ -203,6 +203,26 @@ WRONG = {
         "a: {definition: x, install_group: ../../b}",
         "invalid install_group '../../b'",
     ),
+    "a path for the group that is also its environment's": (
+        "a: {definition: x, group: ../../b}",
+        ":1:20: invalid group '../../b'",
+    ),
+    "capabilities without a list": (
+        "a: {definition: x, requires_capabilities: gpu}",
+        ":1:20: requires_capabilities must be a list of strings",
+    ),
+    "capabilities that are numbers": (
+        "a: {definition: x, requires_capabilities: [1]}",
+        "requires_capabilities must be a list of strings",
+    ),
+    "a capability that is an expression": (
+        "a: {definition: x, requires_capabilities: [expr(x)]}",
+        "invalid arithmetic expression",
+    ),
+    "a code point beyond the last": ('a: {definition: "\\U00110000"}', "cannot be read"),
+    "a code point of more than 31 bits": ('a: {definition: "\\UFFFFFFFF"}', "cannot be read"),
+    "a null character": ('a: {definition: "x\\0"}', ":1:17: null characters and surrogates"),
+    "a surrogate": ('"\\ud800": {definition: x}', ":1:1: null characters and surrogates"),
     "an expression that calls": (
         "a: {definition: x, argv: {--n: \"expr(__import__('os').abort())\"}}",
         "invalid arithmetic expression",

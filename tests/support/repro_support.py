@@ -20,22 +20,30 @@ from comparative_benchmark.results.results_file import encode, plain
 from comparative_benchmark.studies.reproduce import writing
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import array_files
+from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
 TEMPLATES = Path(writing.__file__).parent / "templates"
 
 
-def load_check(directory, truth, reference, parameters, *, generates=False, data_type="fp32"):
-    """Returns the `check.py` of a reproducer with that truth and reference."""
+def load_check(
+    directory, truth, reference, parameters, *, generates=False, data_type="fp32", **others
+):
+    """Returns the `check.py` of a reproducer with these outputs, and files of all arrays.
+
+    `others` are `inputs` and `neighbours`, which tests may leave out.
+    """
     saved = {}
-    for stem, values in (("truth", truth), ("reference", reference)):
+    arrays = {"inputs": (), "neighbours": (), **others, "truth": truth, "reference": reference}
+    for stem, values in arrays.items():
         files = array_files.save_all(directory / "expected", stem, values)
         saved[stem] = [directory / "expected" / file["file"] for file in files]
     found = writing.expected_limits(
-        saved["truth"], saved["reference"], parameters, generates=generates, data_type=data_type
+        Due(**saved), parameters, generates=generates, data_type=data_type
     )
-    (directory / "expected.json").write_text(json.dumps({**found, "recorded": "ok"}))
+    text = json.dumps({**found, "recorded": "ok"}, allow_nan=False)
+    (directory / "expected.json").write_text(text)
     path = directory / "check.py"
     path.write_text((TEMPLATES / "check.py.txt").read_text())
     spec = importlib.util.spec_from_file_location("check", path)

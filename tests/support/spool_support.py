@@ -47,7 +47,7 @@ def fleet_of(folder: Path, **changes: Any) -> Fleet:
     return Fleet(**{**usual, **changes})
 
 
-def units(number: int) -> list[Unit]:
+def units(number: int, device: str = "host-cpu") -> list[Unit]:
     """Returns units of made-up workloads."""
     return [
         Unit(
@@ -57,6 +57,7 @@ def units(number: int) -> list[Unit]:
             cases=(f"models/M{index}/inputs/X",),
             competitors=("a", "b"),
             trials=TRIALS,
+            device=device,
         )
         for index in range(number)
     ]

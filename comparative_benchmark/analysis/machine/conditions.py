@@ -55,8 +55,7 @@ class Snapshot:
       time_ns, cpu_ns: clock, and CPU time of all threads of this process, at that moment.
       cpus: ticks of each CPU of the affinity mask.
       load1: load average of one minute.
-      voluntary_switches, involuntary_switches: of all threads (`/proc/self/status` has only the
-        first thread's).
+      involuntary_switches: of all threads (`/proc/self/status` has only the first thread's).
       mhz: current frequency of some CPUs of the mask.
       thermal_throttles: how often heat slowed these CPUs and their packages.
       cgroup_throttles, cgroup_throttled_ms: how often and how long a CPU quota of this container,
@@ -68,7 +67,6 @@ class Snapshot:
     cpu_ns: int
     cpus: Mapping[int, Ticks]
     load1: float | None
-    voluntary_switches: int
     involuntary_switches: int
     mhz: tuple[float, ...]
     thermal_throttles: int | None
@@ -163,7 +161,6 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
         time_ns=time.perf_counter_ns(),
         cpu_ns=time.process_time_ns(),
         load1=float(load[0]) if load else None,
-        voluntary_switches=usage.ru_nvcsw,
         involuntary_switches=usage.ru_nivcsw,
         mhz=tuple(value for value in mhz if value > 0),
         thermal_throttles=int(sum(heat)) if heat else None,

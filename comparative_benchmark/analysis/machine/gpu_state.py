@@ -395,8 +395,7 @@ class GpuMemory:
 
         Returns:
           Whether free memory exceeds `margin` times the largest worker's; True if the driver does
-            not
-          report it.
+            not report it.
         """
         self._free_bytes.append(self._free_now())
         free = self._free_bytes[-1]

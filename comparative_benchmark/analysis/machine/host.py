@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,26 +71,24 @@ def describe(
 def python_environment() -> list[dict[str, str]]:
     """Returns the installed packages, as `pip list --format json` does."""
     # If two have the same name, the first on the path is imported.
-    versions = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
+    versions = {
+        name: dist.version
+        for dist in reversed(list(distributions()))
+        if (name := dist.metadata["Name"])  # an interrupted installation may leave none
+    }
     return [{"name": name, "version": versions[name]} for name in sorted(versions, key=str.lower)]
 
 
 def git_revision() -> str | None:
     """Returns the revision of this file's checkout, with `-dirty` if it was changed."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-    ]
+    git = partial(subprocess.run, cwd=Path(__file__).parent, text=True, timeout=10, check=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        # The suite may be installed below the checkout of another project.
+        git(["git", "ls-files", "--error-unmatch", Path(__file__).name], capture_output=True)
+        done = git(["git", "describe", "--always", "--dirty", "--abbrev=40"], capture_output=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return str(done.stdout).strip() or None
 
 
 def _cpu_model() -> str | None:

@@ -208,7 +208,7 @@ def _openblas_config(file: Path) -> str | None:
 def _mapped() -> Iterator[tuple[int, int, Path]]:
     """Yields the address ranges of mapped files in this process."""
     with suppress(OSError):
-        for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        for line in Path("/proc/self/maps").read_text("utf-8", "surrogateescape").splitlines():
             addresses, _, _, _, _, *file = line.split(maxsplit=5)
             if file and file[0].startswith("/"):
                 low, high = (int(end, 16) for end in addresses.split("-"))

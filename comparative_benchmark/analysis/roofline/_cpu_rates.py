@@ -14,6 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from comparative_benchmark.backends.host_settings import spread
+
 # Small ones stay in the caches, large ones hide the cost of a call; the best counts.
 _SIZES = (512, 1024, 2048, 4096)
 # Repeated long enough for a busy machine to have quiet moments.
@@ -66,7 +68,7 @@ def measure_copy(size_bytes: int, threads: int) -> None:
 
 def _limit_threads(threads: int) -> None:
     """Limits this process's CPUs and threads; must run before any library is imported."""
-    cpus = sorted(os.sched_getaffinity(0))
+    cpus = spread(os.sched_getaffinity(0))
     if threads > len(cpus):
         raise SystemExit(f"{threads} threads requested, but only {len(cpus)} CPUs available")
     os.sched_setaffinity(0, cpus[:threads])

@@ -153,7 +153,7 @@ class Ceilings:
     def unmeasured(self, data_types: Iterable[str]) -> tuple[str, ...]:
         """Returns the data types that were never tried."""
         tried = {gemm.data_type for gemm in self.gemms}
-        # "torch int8: why", or "torch int8 after 512: why".
+        # "torch int8: why", or "torch int8 after size 512: why".
         tried |= {word.rstrip(":") for line in self.skipped for word in line.split()[1:2]}
         return tuple(name for name in data_types if name not in tried)
 
@@ -226,8 +226,8 @@ def measure_ceilings(
       say: called with progress messages.
       device: name of a device, e.g. "host-gpu".
       budget_s: seconds that all may take together, in the order of their value: the copy, then
-        bf16, fp32, tf32, fp16 and fp8 on a GPU. The rest is in `skipped` with "no time left". None
-        for no limit but two minutes per process.
+        bf16, fp32, tf32, fp16, fp8 and int8 on a GPU. The rest is in `skipped` with "no time left".
+        None for no limit but two minutes per process.
 
     Raises:
       CeilingsError: nothing could be measured; it gives the reasons.

@@ -359,9 +359,7 @@ def verdict(
     return Verdict.SLOWER, "the interval excludes 1"
 
 
-def decisive(
-    ratios: Sequence[LogRatio], direction: Verdict, *, error: float = FAMILY_ERROR
-) -> list[bool]:
+def decisive(ratios: Sequence[LogRatio], direction: Verdict) -> list[bool]:
     """Returns which ratios are significant in one direction after correction for many tests.
 
     Holm's procedure on the one-sided p-values of the verdict's own test: if all are equals, the
@@ -372,10 +370,9 @@ def decisive(
     Args:
       ratios: ratios of all comparisons, including those without a verdict.
       direction: `SLOWER` or `FASTER`.
-      error: family-wise error rate.
     """
     sign = 1 if direction is Verdict.SLOWER else -1
-    return holm([_one_sided(ratio, sign) for ratio in ratios], error)
+    return holm([_one_sided(ratio, sign) for ratio in ratios], FAMILY_ERROR)
 
 
 def holm(p_values: Sequence[float | None], error: float) -> list[bool]:

@@ -262,41 +262,35 @@ def ratio_sd(medians: Array, variances: Array) -> Array:
     return sd
 
 
-def decidable_effect(
-    sd: float, processes: int, *, power: float = POWER, level: float = VERDICT_LEVEL
-) -> float:
-    """Returns the relative difference that a race finds with probability `power`.
+def decidable_effect(sd: float, processes: int) -> float:
+    """Returns the relative difference that a race finds with probability `POWER`.
 
     Args:
       sd: standard deviation of one replicate's log ratio.
       processes: number of replicates, at least 2.
-      power: probability of a right verdict.
-      level: level of the interval behind the verdict.
     """
     if not math.isfinite(sd) or sd < 0:
         raise ValueError("a standard deviation must be finite and not negative")
-    return math.expm1(min(reach(processes, power=power, level=level) * sd, 700.0))
+    return math.expm1(min(reach(processes) * sd, 700.0))
 
 
-def processes_needed(
-    sd: float, *, effect: float = 0.03, power: float = POWER, level: float = VERDICT_LEVEL
-) -> int:
+def processes_needed(sd: float, *, effect: float = 0.03, level: float = VERDICT_LEVEL) -> int:
     """Returns the number of replicates, at least 3, that find a relative difference of `effect`.
 
-    It is the smallest number whose `decidable_effect` is not above it. A pilot that underestimates
-    the standard deviation makes this too small.
+    It is the smallest number whose `decidable_effect` is not above it; beyond 100, up to 2 % more.
+    A pilot that underestimates the standard deviation makes this too small.
     """
     if not math.isfinite(sd) or effect <= 0:
         raise ValueError("a standard deviation must be finite and the effect positive")
     needed = MIN_PROCESSES
-    while reach(needed, power=power, level=level) * sd > math.log1p(effect):
+    while reach(needed, level=level) * sd > math.log1p(effect):
         # When t is nearly normal, only the square root counts.
         needed += max(1, needed // 50)
     return needed
 
 
-def reach(processes: int, *, power: float = POWER, level: float = VERDICT_LEVEL) -> float:
-    """Returns the log ratio that a race finds with probability `power`, in sd of a replicate.
+def reach(processes: int, *, level: float = VERDICT_LEVEL) -> float:
+    """Returns the log ratio that a race finds with probability `POWER`, in sd of a replicate.
 
     (t + z * sqrt(1 + t^2 / 2 df)) / sqrt(K), with t the quantile of the interval, z the normal one
     of the power and K - 1 degrees of freedom (Johnson & Welch, Biometrika 31, 1940). A few percent
@@ -304,7 +298,7 @@ def reach(processes: int, *, power: float = POWER, level: float = VERDICT_LEVEL)
     """
     quantile = ratio_quantile(level, processes - 1.0)
     scatter = math.sqrt(1 + quantile**2 / (2 * (processes - 1)))
-    return (quantile + NormalDist().inv_cdf(power) * scatter) / math.sqrt(processes)
+    return (quantile + NormalDist().inv_cdf(POWER) * scatter) / math.sqrt(processes)
 
 
 @attrs.frozen(kw_only=True)

@@ -93,11 +93,13 @@ def change(processes: Sequence[Sequence[float]], split: float = 0.5) -> Change |
     if not long_enough:
         return None
     changes, squares, products, degrees, variance = [], 0.0, 0.0, 0, 0.0
+    earlier = 0
     shortest = min(len(values) // 2 for values in long_enough)
     for values in long_enough:
         later = len(values) - _FEWEST_OF_PART
         cut = min(max(round(split * len(values)), _FEWEST_OF_PART), later)
         parts = values[:cut], values[cut:]
+        earlier += cut
         changes.append(float(parts[1].mean() - parts[0].mean()))
         for rest in (part - part.mean() for part in parts):
             squares += float(rest @ rest)
@@ -110,7 +112,7 @@ def change(processes: Sequence[Sequence[float]], split: float = 0.5) -> Change |
     inflation = (1 + correlation) / (1 - correlation)
     error = math.sqrt(squares / degrees * inflation * variance) / len(changes)
     return Change(
-        split=split,
+        split=earlier / sum(map(len, long_enough)),
         log_ratio=mean,
         standard_errors=mean / error if error else math.copysign(math.inf, mean),
         agreed=all(value * mean > 0 for value in changes),

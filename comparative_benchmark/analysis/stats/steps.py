@@ -198,7 +198,9 @@ def tail(residuals: Sequence[Array]) -> float:
     if pooled.size < _FEWEST_FOR_TAIL:
         return _USUAL_TAIL
     share = min(1 - _BEYOND / pooled.size, 0.999)
-    observed = float(np.quantile(pooled, share)) / float(np.median(pooled))
+    # The median is zero if most nights of a deterministic metric are equal.
+    usual = float(np.median(pooled))
+    observed = float(np.quantile(pooled, share)) / usual if usual else math.inf
     low, high = math.log(_HEAVIEST_TAIL), math.log(_NO_TAIL)
     for _ in range(40):
         middle = (low + high) / 2

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from comparative_benchmark.analysis.verification.error_limits import (
     MIN_SQNR,
+    ErrorLimits,
     error_limits,
     factor_of,
     largest_error,
@@ -149,14 +150,15 @@ def verify_same_run(
       parameters: see `verify_generation`.
       data_type: see `verify_generation`.
     """
-    limits = limits_of(
-        open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
-    )
+    own, fed, expected, same_type = [
+        [open_array(path) for path in paths] for paths in (outputs, repeated, truth, reference)
+    ]
+    limits = limits_of(expected[LOGITS], same_type[LOGITS], parameters, data_type)
     if isinstance(limits, str):
         return undecided(limits)
-    own, fed = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
-    if problem := _form_problem(own, fed, fed):
-        return problem
+    for run in (fed, own):
+        if problem := _form_problem(run, expected, same_type):
+            return problem
     verdict = _judge(own, fed, limits.doubled(), is_fed=True, whose="a run fed these tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
@@ -211,26 +213,20 @@ def limits_of(
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         noise = scale * 10 ** (-least / 20)
-        return Limits(
-            scale=scale,
-            reference_rmse=rmse,
-            rmse=noise,
-            step_rmse=np.full((batch, steps), MAX_STEP_FACTOR * noise),
-            element=MAX_STEP_FACTOR * largest_error(least, scale),
-            bias=np.inf,
-            absolute=parameters.get("absolute_tolerance"),
-            relative=parameters.get("relative_tolerance"),
+        element = MAX_STEP_FACTOR * largest_error(least, scale)
+        allowed = ErrorLimits(rmse=noise, needed=noise, element=element, bias=np.inf)
+        steps_allowed = np.zeros((batch, steps))
+    else:
+        element_type = DATA_TYPES.get(str(data_type), "f32")
+        allowed = error_limits(
+            element_type,
+            rmse=rmse,
+            largest=largest,
+            spread=spread,
+            size=truth.size,
+            parameters=parameters,
         )
-    element_type = DATA_TYPES.get(str(data_type), "f32")
-    allowed = error_limits(
-        element_type,
-        rmse=rmse,
-        largest=largest,
-        spread=spread,
-        size=truth.size,
-        parameters=parameters,
-    )
-    steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
+        steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
     return Limits(
         scale=scale,
         reference_rmse=rmse,

@@ -74,7 +74,7 @@ def _agree(
     if isinstance(limits, str):
         return False
     # Each may be off by the limit, which applies to outputs as large as the truth.
-    allowed = 2 * limits.rmse * max(1.0, _rms(first) / _rms(expected))
+    allowed = 2 * limits.rmse * max(1.0, _rms(first) / (_rms(expected) or 1.0))
     # NaN agrees with nothing.
     return _rms(_wide(first) - _wide(second)) <= allowed
 

@@ -313,7 +313,8 @@ class _Output:
         parameters = self.parameters
         errors, reference_errors = _errors(output, truth), _errors(reference, truth)
         scale = errors.scale
-        limits = _limits(reference, reference_errors, parameters, self.longest_sum, self._noise())
+        noise = _noise(self.neighbours, truth)
+        limits = _limits(reference, reference_errors, parameters, self.longest_sum, noise)
         if isinstance(limits, str):
             return undecided(f"{self.name}: {limits}")
         least = parameters.get(MIN_SQNR)
@@ -359,25 +360,30 @@ class _Output:
             )
         return Verification(passed=True, **figures)
 
-    def _noise(self) -> float:
-        """Returns the root mean square difference of the neighbours from the truth."""
-        if self.neighbours is None:
-            return 0.0
-        with np.errstate(invalid="ignore"):
-            off = self.neighbours.astype(np.float64) - self.truth
-        return float(np.sqrt(np.mean(np.square(off[np.isfinite(off)])))) if off.size else 0.0
-
 
 def limits_of(
     truth: npt.NDArray[Any],
     reference: npt.NDArray[Any],
     parameters: Mapping[str, float],
     longest_sum: int = 1,
+    neighbours: npt.NDArray[Any] | None = None,
 ) -> ErrorLimits | str:
-    """Returns the limits of a non-integer output, or why nothing can be judged."""
+    """Returns the limits of a non-integer output, or why nothing can be judged; see `verify`."""
     if reference.dtype.kind == "c":
         truth, reference = _real_parts(truth.astype(np.complex128)), _real_parts(reference)
-    return _limits(reference, _errors(reference, truth), parameters, longest_sum, noise=0.0)
+        if neighbours is not None:
+            neighbours = _real_parts(neighbours.astype(np.complex128))
+    errors, noise = _errors(reference, truth), _noise(neighbours, truth)
+    return _limits(reference, errors, parameters, longest_sum, noise)
+
+
+def _noise(neighbours: npt.NDArray[Any] | None, truth: npt.NDArray[Any]) -> float:
+    """Returns the root mean square difference of the neighbours from the truth."""
+    if neighbours is None:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        off = neighbours.astype(np.float64) - truth
+    return float(np.sqrt(np.mean(np.square(off[np.isfinite(off)])))) if off.size else 0.0
 
 
 def _limits(
@@ -499,17 +505,13 @@ def _chunks(
     flat, flat_truth = values.reshape(-1), truth.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        yield _widened(flat[part]), _widened(flat_truth[part])
+        yield flat[part].astype(np.float64), flat_truth[part].astype(np.float64)
 
 
 def _all_finite(values: npt.NDArray[Any]) -> bool:
     flat = values.reshape(-1)
     parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
-    return all(bool(np.isfinite(_widened(part)).all()) for part in parts)
-
-
-def _widened(part: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    return part.astype(np.float64)
+    return all(bool(np.isfinite(part.astype(np.float64)).all()) for part in parts)
 
 
 def _finite(figure: float) -> float | None:

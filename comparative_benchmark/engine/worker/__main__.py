@@ -35,24 +35,19 @@ def main(arguments: list[str]) -> int:
     _pin()
     _volunteer_for_out_of_memory_killer()
     not_hidden = _hide()
-    _die_with_parent()
-    _adopt_orphans()
+    # The kernel kills this process when its parent dies, even if this process is stopped.
+    _set_option(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # Daemons started by descendants get this process as their parent. When this process ends, they
+    # pass to its parent, which kills them.
+    _set_option(_PR_SET_CHILD_SUBREAPER, 1)
 
     def send(message: Message) -> None:
         data = encode(message)
         while data:
             data = data[os.write(answers, data) :]
 
-    send(
-        {
-            "type": "hello",
-            "pid": os.getpid(),
-            "python": sys.version.split()[0],
-            "truth_not_isolated": not_hidden,
-        }
-    )
+    send({"type": "hello", "truth_not_isolated": not_hidden})
     # Import after the greeting, so that a broken installation is reported as an answer.
-    from comparative_benchmark.engine.worker import isolation
     from comparative_benchmark.engine.worker.executor import Executor
 
     isolation.end_where_we_go_on()
@@ -99,19 +94,10 @@ def _volunteer_for_out_of_memory_killer() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 
-def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent dies, even if it is stopped."""
+def _set_option(option: int, value: int) -> None:
+    """Sets an option of this process, if the system has it (Linux, prctl(2))."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _adopt_orphans() -> None:
-    """Makes this process the parent of daemons started by descendants.
-
-    When this process ends, they pass to its parent, which kills them.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        ctypes.CDLL(None).prctl(option, value)
 
 
 if __name__ == "__main__":

@@ -217,10 +217,7 @@ def prepare_further(
         reason = judged_by.save_second(
             target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
         )
-    return {
-        "without_second": reason,
-        "without_float64": getattr(model, "without_float64", None),
-    }
+    return {"without_second": reason}
 
 
 def quantised_run(

@@ -13,6 +13,7 @@ import itertools
 import math
 import multiprocessing
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -149,8 +150,12 @@ def map_jobs(
 
 
 def process_count(count: int, *, least: int) -> int:
-    """Returns the number of processes to use: one per CPU, or 1 if there are few items."""
-    return len(os.sched_getaffinity(0)) if count >= least else 1
+    """Returns the number of processes to use: one per CPU, or 1 if there are few items.
+
+    Outside `cbs`, it is 1: new processes import the main module, which may be a user's script.
+    """
+    is_worth_it = "comparative_benchmark.cli.command" in sys.modules and count >= least
+    return len(os.sched_getaffinity(0)) if is_worth_it else 1
 
 
 __all__ = [

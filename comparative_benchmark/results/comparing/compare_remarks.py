@@ -220,7 +220,7 @@ class Remarks:
     Attributes:
       noise_floor: noise floor of programs unchanged between the files; None without such programs.
       saved_noise_floor: noise floor of that machine saved by `cbs doctor --noise-floor`, if any.
-      withheld: number of verdicts withheld because the machine may have caused the difference.
+      withheld: number of withheld verdicts, for any of the reasons in `Comparison.withheld`.
       drift: why the machine may have changed between the files; None without evidence.
       mixtures: differences between the compared programs that affect fairness.
       accuracies: programs whose accuracy has changed.

@@ -62,8 +62,8 @@ class Comparison:
         ratio is then the effect of the recipe, and is excluded from means and rankings; else empty.
       withheld: the verdict based on the ratio alone, if the final verdict is `unclear` because the
         machine may have caused the difference (see `compare_documents`), because it may be chance
-        among all pairs of a workload's competitors, or because other processes disturbed the race;
-        else None.
+        among all pairs of a workload's competitors, because other processes disturbed the race, or
+        because consecutive processes of the race are correlated; else None.
       disturbed: whether other processes used the CPUs in most blocks of either side; the verdict is
         then `unclear`.
     """

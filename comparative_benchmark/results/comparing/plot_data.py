@@ -273,13 +273,23 @@ def recipe_panels(
     places: defaultdict[Hashable, list[Case]] = defaultdict(list)
     for case in cases:
         places[case.workload, case.device, case.machine, case.quantity].append(case)
-    groups: defaultdict[tuple[str, ...], list[Trade]] = defaultdict(list)
+    groups: defaultdict[tuple[str, str, str, str], list[Trade]] = defaultdict(list)
     for group in places.values():
         family = Family(group, threshold=threshold)
         for case in filter(is_recipe, group):
             key = (_name(case), case.device, case.machine, case.quantity)
             groups[key].append(_trade(case, group, family))
-    return [_fewer_bits_panel(key, trades, threshold) for key, trades in groups.items()]
+    return [
+        RecipePanel(
+            name=name,
+            device=device,
+            machine=machine,
+            quantity=quantity,
+            trades=trades,
+            means=_means(trades, threshold),
+        )
+        for (name, device, machine, quantity), trades in groups.items()
+    ]
 
 
 def fronts(items: Iterable[Trade | Mean]) -> dict[str, list[Trade | Mean]]:
@@ -357,20 +367,6 @@ def _own_stack(case: Case, group: Sequence[Case]) -> tuple[str, Case | None]:
 def _stack_of(case: Case) -> Any:
     definition = case.result.definition
     return (definition.backend, definition.environment, case.framework)
-
-
-def _fewer_bits_panel(
-    key: tuple[str, ...], trades: Sequence[Trade], threshold: float
-) -> RecipePanel:
-    name, device, machine, quantity = key
-    return RecipePanel(
-        name=name,
-        device=device,
-        machine=machine,
-        quantity=quantity,
-        trades=trades,
-        means=_means(trades, threshold),
-    )
 
 
 def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:

@@ -149,7 +149,7 @@ def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...
       host: machine of the file, which determines CPU model and number of threads.
     """
     stored = [
-        load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
+        load_ceilings(host.threads, host.cpu_model or host.architecture, gpu=place.gpu)
         for place in _judged_places(results)
     ]
     return tuple(ceilings for ceilings in stored if ceilings)

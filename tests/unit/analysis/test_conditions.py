@@ -24,7 +24,6 @@ def snapshot(time_ms=0.0, cpu_ms=0.0, busy=(0, 0), steal=(0, 0), **fields):
     cpus = {cpu: Ticks(busy[cpu], steal[cpu], 0) for cpu in range(len(busy))}
     given = {
         "load1": None,
-        "voluntary_switches": 0,
         "involuntary_switches": 0,
         "mhz": (),
         "thermal_throttles": None,

@@ -1,12 +1,13 @@
 """The ceilings of a machine, and how close to them a result comes."""
 
 import json
+import os
 import subprocess
 
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.roofline import ceilings
+from comparative_benchmark.analysis.roofline import _cpu_rates, ceilings
 from comparative_benchmark.analysis.roofline.ceilings import (
     Answer,
     Budget,
@@ -207,3 +208,13 @@ def test_the_children_measure():
 
 def ask(module, *arguments):
     return ceilings.ask(module, arguments, Budget())
+
+
+def test_a_product_of_two_threads_uses_two_cores(monkeypatch):
+    pinned = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: pinned.append(set(cpus)))
+    monkeypatch.setattr(_cpu_rates, "spread", lambda _: [0, 2, 1, 3])
+    monkeypatch.setattr(os, "environ", {})
+    _cpu_rates._limit_threads(2)
+    assert pinned == [{0, 2}]

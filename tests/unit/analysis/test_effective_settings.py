@@ -13,6 +13,7 @@ import pytest
 
 from comparative_benchmark.analysis.machine import worker_settings
 from comparative_benchmark.analysis.machine.worker_settings import denormals, effective_settings
+from comparative_benchmark.backends import host_settings
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size, threads_by_name
 
 X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="sets bits of MXCSR")
@@ -110,3 +111,22 @@ def test_threads_are_counted_by_name(tmp_path):
     assert pool_size("pool-", tmp_path) == 2
     assert pool_size("nobody", tmp_path) is None
     assert sum(threads_by_name().values()) >= threading.active_count()
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        (("1000", "900", "anon 300\ninactive_file 400\nactive_file 100\nshmem 50"), 600),
+        (("1000", "900", "anon 900"), 100),
+        (("max", "900", "inactive_file 400"), None),
+        ((), None),
+    ],
+)
+def test_the_page_cache_of_a_container_is_free_memory(tmp_path, monkeypatch, files, free):
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    for name, text in zip(("max", "current", "stat"), files, strict=False):
+        (group / f"memory.{name}").write_text(f"{text}\n")
+    assert host_settings.container_free_bytes(tmp_path) == free
+    monkeypatch.setattr(host_settings, "container_free_bytes", lambda: free)
+    assert (host_settings.free_bytes() == free) is (free is not None)

@@ -153,6 +153,19 @@ def test_what_follows_a_near_tie_is_judged_by_feeding_the_runs_own_tokens(worklo
     assert re.match(r"sequence [01], step 7: ", verdict.reason)
 
 
+def test_a_run_with_nan_or_unknown_tokens_is_wrong_and_the_truth_is_not_blamed(workload):
+    work = workload(name="toy-text-twins")
+    own = work.run()
+    tokens, logits = work.run(fed=own[0])
+    verdict = work.judge(verify_same_run, (own[0], np.full_like(own[1], np.nan)), (tokens, logits))
+    assert not verdict.passed
+    assert not verdict.undecided
+    unknown = tokens.copy()
+    unknown[0, 0] = logits.shape[-1]
+    verdict = work.judge(verify_same_run, own, (unknown, logits))
+    assert "is outside the vocabulary" in verdict.reason
+
+
 def test_a_model_that_does_not_go_on_with_what_it_is_fed_fails(workload):
     work = workload(name="toy-text-twins")
     verdict = work.forced(work.run("ignores-what-it-is-fed", fed=work.truth[0]))

@@ -41,6 +41,23 @@ def test_rows_become_tables(results):
     assert frame["latency_ms"].tolist() == [case.metrics.median_ms for case in results]
 
 
+def test_a_trial_that_is_not_steady_has_no_latency_in_tables(tmp_path):
+    plain = plain_document()
+    record = plain["benchmarks"][0]
+    record |= {"status": "unsteady", "phase": "warm_up", "reason": "not steady"}
+    [metrics] = record["metrics"].values()
+    for name in ("latencies_ms", "median_latency_ms"):
+        del metrics[name]
+    metrics["error"] = "not steady"
+    # This process ended before it was measured.
+    metrics["processes"][1]["blocks"] = []
+    (tmp_path / "r.json").write_text(json.dumps(plain))
+    results = cb.load(tmp_path / "r.json")
+    columns = [name for name in results.columns if name.startswith("latency")]
+    assert len(columns) == 3
+    assert [results.rows[0][name] for name in columns] == [None] * 3
+
+
 def test_verdicts_are_those_of_the_baseline(results):
     verdicts = results.verdicts()
     assert results.baseline == "pt_inductor:eager"

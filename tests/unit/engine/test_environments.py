@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from comparative_benchmark.analysis.machine.host import python_environment
 from comparative_benchmark.engine.settings import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.engine.trial import in_environments, parse_competitors
 
@@ -47,6 +48,14 @@ def test_what_lacks_there_is_told_by_the_environment(tmp_path):
     )
     [framework] = competitor.backend.modules
     assert "jax" in competitor.missing_modules(framework)
+
+
+def test_a_folder_that_an_interrupted_installation_left_is_no_package(tmp_path, monkeypatch):
+    (tmp_path / "torn-1.0.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    names = [package["name"] for package in python_environment()]
+    assert "attrs" in names
+    assert None not in names
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,27 @@
 """A budget that bounds a run: trials that start, trials that are left out, and resuming."""
 
+import argparse
 import subprocess
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
+import attrs
 import pytest
 
 from comparative_benchmark.analysis.stats.planning import SamplingRule
 from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
-from comparative_benchmark.engine import resume_command, runner
+from comparative_benchmark.engine import resume_command, resuming, runner
 from comparative_benchmark.engine.runner import RunBudget
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
+from comparative_benchmark.errors import UsageError, check_place
+from comparative_benchmark.request import cpu_list
 from comparative_benchmark.results import expected_failures
-from comparative_benchmark.results.record import Phase
+from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import guide
 from comparative_benchmark.studies.micro.shapes import Shape
@@ -95,7 +100,7 @@ def run(tmp_path, monkeypatch, finished):
         said.clear()
         return runner.execute(
             trials,
-            RunSettings(device=HOST_CPU, budget_s=budget_s, log_dir=tmp_path / "logs"),
+            attrs.evolve(execute.settings, budget_s=budget_s, log_dir=tmp_path / "logs"),
             ResultsFile(tmp_path / "results.json"),
             observer,
             command=COMMAND,
@@ -103,6 +108,8 @@ def run(tmp_path, monkeypatch, finished):
         )
 
     execute.clock, execute.said, execute.prepared = clock, said, prepared
+    execute.path = tmp_path / "results.json"
+    execute.settings = RunSettings(device=HOST_CPU)
     return execute
 
 
@@ -114,7 +121,7 @@ def test_a_run_ends_within_its_budget_and_continues(run):
     assert [result.key for result in found] == [trial.key for trial in trials[: len(found)]]
     assert run.said[-1] == (
         f"--budget ran out: {20 - len(found)} of 20 trials did not run; to run them: "
-        "cbs micro run --op matmul --budget 60 --resume"
+        f"cbs micro run --op matmul --budget 60 -o {run.path} --resume"
     )
     again = run(trials, 60.0, resume=True)
     assert 16 <= len(again) <= 20
@@ -181,12 +188,15 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
         (("/x/bin/cbs", "run", "-o", "my results.json"), "cbs run -o 'my results.json' --resume"),
         (("/x/comparative_benchmark/__main__.py", "run"),
          "python -m comparative_benchmark run --resume"),
+        (("cbs", "run", "--outputs", "bound"), "cbs run --outputs bound -o out.json --resume"),
+        (("cbs", "run", "--output=r.json"), "cbs run --output=r.json --resume"),
         (("benchmarks/dashboard/ci.py", "--resume"), "python benchmarks/dashboard/ci.py --resume"),
         (("comparative_benchmark.engine", "-name", "x"), "resume=True"),
     ],
 )  # fmt: skip
 def test_the_command_that_goes_on_can_be_typed(command, told):
-    assert resume_command(command) == told
+    output = Path("out.json") if "-o out.json" in told or "--output=" in told else None
+    assert resume_command(command, output) == told
 
 
 def test_how_to_go_on_is_told_without_what_an_interrupt_may_have_left_half_imported():
@@ -235,6 +245,20 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
     assert (tmp_path / "r.csv").read_text().count("left_out") == 3
 
 
+def test_a_sweep_without_results_draws_no_plot(monkeypatch, tmp_path):
+    measured = Measured(results=[], settings=None, baseline=None, left_out=1)
+    lines = []
+
+    def run(options, selection, after):
+        lines.append(after(measured))
+        return 4
+
+    monkeypatch.setattr(run_command, "run", run)
+    options = SimpleNamespace(plot=tmp_path / "p.png", own_workers=False)
+    assert micro._race(options, []) == (4, [])
+    assert lines == [[]]
+
+
 def test_a_short_run_has_no_outlook():
     budget = RunBudget(None)
     assert budget.outlook(runner._LONG_RUN - 1) is None
@@ -247,3 +271,48 @@ def test_what_a_shared_worker_imports_is_not_part_of_the_pace(finished):
         budget = RunBudget(20.0, 3, shares_workers=shares, clock=Clock())
         budget.measured([outcome])
         assert budget.may_start(1) is started
+
+
+def test_a_later_failure_counts_more_than_an_earlier_success():
+    [trial, *_] = _trials(1)
+    settings = RunSettings(device=HOST_CPU)
+
+    def result(status):
+        return SimpleNamespace(
+            key=trial.key,
+            status=status,
+            definition=SimpleNamespace(
+                outputs=settings.outputs, workload=SimpleNamespace(digest=trial.workload.digest)
+            ),
+            measured=SimpleNamespace(truth_source=None),
+        )
+
+    for statuses, is_done in ((["OK"], 1), (["OK", "WRONG_OUTPUT"], 0), (["FAILED", "OK"], 1)):
+        old = [result(Status[status]) for status in statuses]
+        assert len(resuming._done([trial], settings, old, ())) == is_done
+
+
+def test_two_inputs_of_one_model_have_logs_of_their_own():
+    [trial, *_] = _trials(1)
+    other = attrs.evolve(trial.case, input_data=attrs.evolve(trial.case.input_data, name="LONG"))
+    name = runner._log_files(Path("logs"))
+    assert name(trial, 0) != name(attrs.evolve(trial, case=other), 0)
+
+
+def test_a_run_in_this_process_shares_no_workers(run, monkeypatch):
+    monkeypatch.setattr(runner, "SharedWorkers", None)
+    monkeypatch.setattr(
+        run, "settings", RunSettings(device=HOST_CPU, share_workers=True, in_process=True)
+    )
+    assert len(run(_trials(1), 60.0)) == 2
+
+
+@pytest.mark.parametrize("text", ["0-9999999999", "3-1", "x", "0-", "\N{SUPERSCRIPT TWO}"])
+def test_a_list_of_cpus_that_no_machine_has_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a list of CPUs"):
+        cpu_list(text)
+
+
+def test_an_output_with_a_name_that_is_too_long_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="File name too long"):
+        check_place(tmp_path / ("x" * 300), "output")

@@ -114,3 +114,21 @@ def test_the_longest_idle_worker_ends_if_memory_runs_low(monkeypatch, tmp_path, 
                 alive = [pid for pid in pids if psutil.pid_exists(pid)]
                 assert alive == (pids if free > 1 else pids[-1:])
     assert not any(map(psutil.pid_exists, pids))
+
+
+def test_an_interrupted_run_kills_all_workers_before_it_cleans_up(tmp_path):
+    calls = []
+
+    class Pool:
+        def stop(self):
+            calls.append("stop")
+
+        def empty(self):
+            calls.append("empty")
+
+    shared = SharedWorkers(tmp_path)
+    with shared:
+        shared._pools["jax_xla:xla", 0] = [Pool(), Pool()]
+        shared.__exit__(KeyboardInterrupt)
+        shared._pools.clear()
+    assert calls == ["stop", "stop", "empty", "empty"]

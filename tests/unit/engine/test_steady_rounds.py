@@ -101,3 +101,9 @@ def test_a_race_ends_who_did_not_keep_its_speed():
     ended = outcomes["case", "tires", "cpu"].ended_by
     assert ended.phase == "measure"
     assert "relative to the other competitors" in ended.reason
+
+
+def test_the_share_of_a_change_is_that_of_the_rounds_that_were_compared():
+    rounds = [float(number) for number in range(10)]
+    assert change([rounds], 0.125).split == 0.3
+    assert change([rounds] * 2, 0.5).split == 0.5

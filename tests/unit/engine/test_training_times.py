@@ -8,6 +8,7 @@ from comparative_benchmark.analysis.verification.verification import Verificatio
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.model_protocols import StepParts
 from comparative_benchmark.engine import checks
+from comparative_benchmark.engine.messages import Failure
 from comparative_benchmark.engine.recording import to_result, training_metrics
 from comparative_benchmark.engine.runner import plan
 from comparative_benchmark.engine.session import SessionEnded
@@ -132,3 +133,24 @@ def test_what_goes_wrong_with_parts_is_a_reason(status, reason):
     found, ended = checks.take_step_times(SimpleNamespace(call=call), [1.0])
     assert found == reason
     assert ended.status is status
+
+
+@pytest.mark.parametrize(
+    ("end", "lives"),
+    [
+        (SessionEnded.by(Failure(id=1, kind="failed", phase="step_parts", message="no")), True),
+        # The parent ends a worker in these cases.
+        (SessionEnded(Status.OUT_OF_MEMORY, "step_parts", "no"), False),
+        (SessionEnded(Status.FAILED, "step_parts", "its log is too long"), False),
+    ],
+)
+def test_only_a_worker_that_reports_its_failure_lives(monkeypatch, end, lives):
+    monkeypatch.setattr(checks, "take_step_times", lambda *_: ("no", end))
+    track = SimpleNamespace(note=lambda **_: None)
+    of = SimpleNamespace(
+        _judge=SimpleNamespace(trains=True),
+        _plan=SimpleNamespace(track=track),
+        _session=None,
+        _record=ProcessRecord(),
+    )
+    assert checks.OutputChecks.measure_parts(of) is lives

@@ -1,6 +1,7 @@
 """Two results files against each other, and the competitors of one against a baseline."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -340,3 +341,8 @@ def test_processes_that_share_the_work_find_the_same(monkeypatch):
     monkeypatch.setattr(compare, "process_count", lambda count, **_: shared.append(count) or 2)
     assert compare_documents(before, after) == alone
     assert shared == [3]
+
+
+def test_a_script_of_the_user_is_not_imported_again(monkeypatch):
+    monkeypatch.delitem(sys.modules, "comparative_benchmark.cli.command", raising=False)
+    assert compare.process_count(10**6, least=1) == 1

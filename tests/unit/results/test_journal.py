@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
@@ -569,3 +570,17 @@ def test_what_a_run_has_stored_of_those_it_went_on_from_is_not_gone_on_from_agai
     machine.run()
     assert len(machine.started()) == before
     assert not machine.folder.exists()
+
+
+def test_results_files_have_journals_of_their_own():
+    names = [journal.folder_of(Path(name)).name for name in ("r.json", "night.1", "night.2")]
+    assert names == ["r.journal", "night.1.journal", "night.2.journal"]
+
+
+def test_a_journal_that_this_version_cannot_decode_is_kept(machine):
+    machine.run_until(5)
+    [path] = machine.folder.iterdir()
+    head, *_ = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(head + b'{"future": 1}\n')
+    machine.run(resume=False)
+    assert path.exists()
