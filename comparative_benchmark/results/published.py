@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def find(folder: Path, result: Result) -> Path | None:
       folder: folder of the results file.
       result: a result of that file.
     """
-    return next(filter(Path.is_file, _candidates(folder, result)), None)
+    return next(filter(os.path.isfile, _candidates(folder, result)), None)
 
 
 def load(folder: Path, result: Result) -> OperatorProfile | None:

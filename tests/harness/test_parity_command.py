@@ -122,7 +122,7 @@ def test_the_matrix_shows_errors_and_reasons_and_counts(zoo):
     [line] = [line for line in zoo.out.splitlines() if " TOY_TRANSPOSED" in line][:1]
     assert "wrong_output" in line
     assert "40 cells: 4 ok, 30 unsupported" in zoo.out
-    assert "again: cbs run --backend test_numpy:direct -name 'models/TOY_RAISES/" in zoo.out
+    assert "again: cbs run --backend test_numpy:direct -name models/TOY_RAISES/" in zoo.out
     assert zoo.document["counts"]["ok"] == 4
 
 

@@ -24,6 +24,7 @@ from comparative_benchmark.sources.torchbench.loading import (
 from comparative_benchmark.sources.torchbench.running import Running
 from comparative_benchmark.sources.torchbench.state import Widening
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
+from openxla.benchmark.user_models.inputs import is_float
 from openxla.benchmark.user_models.programs.program_model import in_place_of_truth
 
 # If a float64 run differs from the own-type run by more than this, relative to its spread, it
@@ -200,7 +201,7 @@ class FolderModel(ForeignModel):
         for place, (expected, value) in enumerate(zip(truth, own, strict=True)):
             if expected.shape != value.shape:
                 raise NotWidenedError(f"output {place} has a different shape in float64")
-            if value.dtype.kind == "f" and expected.dtype != np.float64:
+            if is_float(value) and expected.dtype != np.float64:
                 raise NotWidenedError(f"output {place} is {expected.dtype}, not float64")
             if not _is_finite(expected):
                 raise NotWidenedError(f"output {place} contains NaN or infinity in float64")

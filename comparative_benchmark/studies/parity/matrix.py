@@ -4,6 +4,7 @@ The matrix is one table, or several if the terminal is too narrow. Long reasons 
 table, so cells contain numbers of footnotes.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -238,7 +239,8 @@ class Screen:
         if result.log_file and self._keeps_logs:
             text.append(f"    log:   {result.log_file}\n")
         text.append(
-            f"    again: cbs run --backend {result.competitor} -name '{result.case}' "
+            f"    again: cbs run --backend {result.competitor} "
+            f"-name {shlex.quote(str(result.case))} "
             f"-device {result.device} -o again.json -w 0 -iter 1 --verbose"
             + "".join(f" {option}" for option in suite_options(suites))
         )
