@@ -19,7 +19,7 @@ _WRAPPED = (
         "search of /proc for stray processes",
     ),
     ("comparative_benchmark.engine.judging:Judge.verify", "verification"),
-    ("comparative_benchmark.results.results_file:ResultsFile._update", "results file"),
+    ("comparative_benchmark.results.results_file:ResultsFile._rewrite", "results file"),
     ("comparative_benchmark.engine.runner:python_environment", "list of installed packages"),
     ("comparative_benchmark.engine.runner:describe", "host facts"),
     ("comparative_benchmark.engine.runner:git_revision", "git revision"),

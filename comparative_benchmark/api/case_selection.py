@@ -217,11 +217,10 @@ def folder_cases(request: RunRequest) -> Selection | None:
     chosen = cases_of()
     by_path = {str(folder.path): folder for folder in selected.values()}
     wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
+    runs = not request.dry_run
     with session.during("install.py", "installing"):
-        install = request.install and not request.dry_run
-        installed = installing.packages_of(wanted, install=install)
-    is_sized = request.auto_batch and not request.dry_run
-    sizes = _sizes(wanted, request, installed) if is_sized else {}
+        installed = installing.packages_of(wanted, install=request.install and runs)
+    sizes = _sizes(wanted, request, installed) if request.auto_batch and runs else {}
     chosen = cases_of(packages=installed.packages, sizes=sizes)
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}
     problems |= {str(path): reason for path, reason in installed.failures.items()}

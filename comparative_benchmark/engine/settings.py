@@ -54,8 +54,9 @@ def missing(name):
     except ModuleNotFoundError:
         return True
 # A package may be there twice: the first on the path is the one that is imported.
-found = {d.metadata["Name"]: d.version for d in reversed(list(m.distributions()))}
-found.pop(None, None)  # a folder without metadata, from an interrupted installation
+# An interrupted installation leaves a folder without metadata.
+whole = [d for d in m.distributions() if d.read_text("METADATA") or d.read_text("PKG-INFO")]
+found = {d.metadata["Name"]: d.version for d in reversed(whole)}
 print(json.dumps({
     "version": list(sys.version_info[:3]),
     "packages": [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)],

@@ -167,5 +167,6 @@ def test_a_malformed_message_costs_its_own_trial(run, command, name):
     assert code == 1
     assert sorted(result["status"] for result in results) == ["failed", "ok"]
     [failed] = [result for result in results if result["status"] == "failed"]
-    assert re.search("malformed message|the worker's outputs|latencies from the worker", failed["reason"])
+    reasons = "malformed message|the worker's outputs|latencies from the worker"
+    assert re.search(reasons, failed["reason"])
     assert failed.get("phase")

@@ -47,6 +47,7 @@ ELSEWHERE = {
     "PR_BODY=": "tests/scripts/test_nightly_scripts.py",
     "./scripts/update_artifacts.sh": "tests/scripts/test_nightly_scripts.py",
     "./scripts/gpu_": "needs a GPU or another machine; tests/gpu/test_gpu_scripts.py",
+    "python benchmarks/published_results.py": "takes ten hours; unit/test_published_results.py",
     "cbs bisect": "installs releases from an index; tests/harness/test_bisect_run.py has a folder",
     "cbs artifacts": "needs a bucket; unit/maintenance/test_artifacts_command*.py have an emulator",
     "cbs list --json -name": "as the artifacts above, which it lists",

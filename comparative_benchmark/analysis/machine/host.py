@@ -71,10 +71,11 @@ def describe(
 def python_environment() -> list[dict[str, str]]:
     """Returns the installed packages, as `pip list --format json` does."""
     # If two have the same name, the first on the path is imported.
+    # An interrupted installation leaves a folder without metadata.
     versions = {
-        name: dist.version
+        dist.metadata["Name"]: dist.version
         for dist in reversed(list(distributions()))
-        if (name := dist.metadata["Name"])  # an interrupted installation may leave none
+        if dist.read_text("METADATA") or dist.read_text("PKG-INFO")
     }
     return [{"name": name, "version": versions[name]} for name in sorted(versions, key=str.lower)]
 
