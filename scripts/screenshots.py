@@ -26,8 +26,8 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 ROOT = Path(__file__).parents[1]
 _NIGHTS, _CASES = 12, 240
-_SITE_PAGES = ("", "own-model/", "python-api/")
-_CASE = "a.cell[aria-label*='jax_xla:xla'][aria-label*='faster'][aria-label*='since']"
+_SITE_PAGES = ("", "getting-started/own-model/", "guides/python-api/")
+_CASE = "a.cell[aria-label*='jax_xla:xla'][aria-label*='faster']"
 
 
 def main() -> None:
