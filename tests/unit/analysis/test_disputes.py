@@ -42,7 +42,9 @@ def test_two_that_differ_otherwise_do_not(judged, other):
 def test_a_truth_of_zeros_can_be_disputed(judged):
     zeros = np.zeros_like(TRUTH)
     small = (TRUTH * 1e-3).astype(np.float32)
-    assert judged({"a": small, "b": small}, zeros, zeros.astype(np.float32)) in (None, ("a", "b"))
+    reference = zeros.astype(np.float32)
+    assert judged({"a": small, "b": small}, zeros, reference) == ("a", "b")
+    assert judged({"a": small, "b": small + np.float32(0.1)}, zeros, reference) is None
 
 
 def test_one_alone_agrees_with_nobody(judged):

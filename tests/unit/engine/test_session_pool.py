@@ -126,9 +126,7 @@ def test_an_interrupted_run_kills_all_workers_before_it_cleans_up(tmp_path):
         def empty(self):
             calls.append("empty")
 
-    shared = SharedWorkers(tmp_path)
-    with shared:
-        shared._pools["jax_xla:xla", 0] = [Pool(), Pool()]
-        shared.__exit__(KeyboardInterrupt)
-        shared._pools.clear()
+    shared = SharedWorkers(tmp_path).__enter__()
+    shared._pools["jax_xla:xla", 0] = [Pool(), Pool()]
+    shared.__exit__(KeyboardInterrupt)
     assert calls == ["stop", "stop", "empty", "empty"]
