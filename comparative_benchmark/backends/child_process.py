@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TextIO
 
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object, untimed
+from openxla.benchmark import bounded
 
 _MODULE = __name__
 # The exception to raise here, by the name of the child's exception type.
@@ -115,16 +116,9 @@ def _answer(said: Mapping[str, Any], status: int, name: str) -> Any:
     if status < 0 and (reason := said.get("if_killed")):
         raise UnsupportedError(reason.format(signal=-status))
     if status or "answer" not in said:
-        how = f"was killed by {_signal(-status)}" if status < 0 else f"exited with code {status}"
+        how = f"{'was' if status < 0 else 'ended with'} {bounded.exit_description(status)}"
         raise RuntimeError(f"{name} {how}; see the end of the log file")
     return said["answer"]
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # signals for real-time uses have no name
-        return f"signal {number}"
 
 
 def main(descriptor: int, function: str, arguments: str) -> int:

@@ -43,6 +43,7 @@ from comparative_benchmark.engine.messages import (
 from comparative_benchmark.engine.worker.executor import Executor
 from comparative_benchmark.engine.worker.protocol import Decoder, ProtocolError, encode
 from comparative_benchmark.results.record import ProgramSource, Status
+from openxla.benchmark import bounded
 from openxla.benchmark.artifacts import workload_store
 from openxla.benchmark.artifacts.cache import Cache
 
@@ -489,9 +490,8 @@ class Session:
         if code == -signal.SIGKILL and other_processes.oom_kill_count() > self._oom_kills:
             reason = "the kernel killed the worker because memory ran out"
             return SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason)
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         last = f": {tail}" if tail else ""
-        reason = f"the worker exited unexpectedly ({how}){last}"
+        reason = f"the worker exited unexpectedly ({bounded.exit_description(code)}){last}"
         return SessionEnded(Status.CRASHED, self._phase, reason)
 
     def _log_tail(self) -> str:

@@ -353,7 +353,7 @@ def test_models_that_nothing_exports_are_unsupported(exported, tmp_path):
 
 def test_an_export_process_that_can_not_start_is_reported(exported, monkeypatch):
     monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")
-    with pytest.raises(RuntimeError, match="the export process exited with code 1"):
+    with pytest.raises(RuntimeError, match="the export process ended with exit code 1"):
         exported()
 
 

@@ -156,7 +156,7 @@ BENCHFILES = {
     "no_pack": ("x = 1", "does not set __pack__"),
     "not_python": ("def", "SyntaxError"),
     "exits": ("import sys; sys.exit(9)", "SystemExit: 9"),
-    "dies": ("import os; os._exit(7)", "benchfile.py ended with exit code 7"),
+    "dies": ("import os; os._exit(7)", "benchfile.py ended too early (exit code 7)"),
     "runs_nothing": (
         """
 from milabench.pack import Package

@@ -160,8 +160,15 @@ def _read(descriptor: int, until: float) -> bytes | None:
 def _ending(code: int, memory_bytes: int) -> str:
     if code == -signal.SIGXCPU:
         return "it took too long"
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    how = exit_description(code)
     return f"it crashed the process that read it ({how}), or {_too_large(memory_bytes)}"
+
+
+def exit_description(code: int) -> str:
+    """Returns `exit code 3`, or `killed by SIGSEGV` for the negative code of a killed process."""
+    # Signals for real-time uses have no name.
+    names = {item.value: item.name for item in signal.Signals}
+    return f"killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"exit code {code}"
 
 
 def _too_large(memory_bytes: int) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 
 import attrs
 
+from openxla.benchmark import bounded
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import root_dir
 from openxla.benchmark.text import one_line
@@ -240,8 +241,7 @@ def _answers(descriptor: int) -> Iterator[_Refusal | None]:
 
 
 def _ending(code: int) -> str:
-    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
-    return f"{_ENDED} ({how})"
+    return f"{_ENDED} ({bounded.exit_description(code)})"
 
 
 def _plugin(point: EntryPoint, value: Any) -> Plugin:

@@ -129,7 +129,7 @@ class Channel:
         if not self._done:
             words = f": {ended.last_words}" if ended.last_words else ""
             self._outcome.fail(
-                Status.FAILED, f"benchfile.py ended with exit code {ended.code}{words}"
+                Status.FAILED, f"benchfile.py ended too early ({ended.ending}){words}"
             )
 
     def _asked(self) -> dict[str, Any]:

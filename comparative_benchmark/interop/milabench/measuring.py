@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -46,7 +45,6 @@ _LEAST_GAIN = 1.02
 _NO_NETWORK = ", but `run` has no network access; download the data in prepare.py"
 
 # Signals for real-time uses have no names.
-_SIGNALS = {item.value: item.name for item in signal.Signals}
 
 # Most severe first.
 _GRAVITY = (
@@ -277,10 +275,8 @@ def _status_of(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
         return status, ended.reason + network
     if ended.code != 0 and not ended.stopped:
         words = f"; last output: {ended.last_words}" if ended.last_words else ""
-        if ended.code is not None and ended.code < 0:
-            how = f"killed by {_SIGNALS.get(-ended.code, f'signal {-ended.code}')}"
-            return Status.CRASHED, how + words + network
-        return Status.FAILED, f"exit code {ended.code}{words}{network}"
+        by_itself = ended.code is not None and ended.code > 0
+        return Status.FAILED if by_itself else Status.CRASHED, ended.ending + words + network
     if observed.nan_loss is not None:
         return Status.WRONG_OUTPUT, f"loss number {observed.nan_loss} was NaN or infinite"
     if not steady.rates:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from comparative_benchmark.interop.userbenchmarks.authoring import (
 )
 from comparative_benchmark.reporting.formats.interface import read_source
 from comparative_benchmark.reporting.history.rows import FormatError
-from openxla.benchmark import devices
+from openxla.benchmark import bounded, devices
 from openxla.benchmark.text import did_you_mean
 
 CI_FILE = "ci.yaml"
@@ -44,7 +43,6 @@ Document = dict[str, Any]
 # With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
 _PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
 # Signals for real-time uses have no names.
-_SIGNALS = {item.value: item.name for item in signal.Signals}
 _GRACE_S = 5.0
 _DETECTOR_S = 600.0
 
@@ -306,7 +304,9 @@ def run_benchmark(
             f"userbenchmark {benchmark.name!r} took more than {timeout_s:g} s and was killed{left}"
         )
     if code not in _PARTLY:
-        raise UserbenchmarkError(f"userbenchmark {benchmark.name!r} failed: {_ending(code)}{left}")
+        raise UserbenchmarkError(
+            f"userbenchmark {benchmark.name!r} failed: {bounded.exit_description(code)}{left}"
+        )
     if not written:
         raise UserbenchmarkError(
             f"userbenchmark {benchmark.name!r} ended with exit code {code} but wrote no "
@@ -343,7 +343,8 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
         if code == child.NO_DETECTOR:
             raise UserbenchmarkError(f"{where} has no run(control, treatment)")
         if code is None or code:
-            ending = f"took longer than {_DETECTOR_S:g} s" if code is None else _ending(code)
+            late = f"took longer than {_DETECTOR_S:g} s"
+            ending = late if code is None else bounded.exit_description(code)
             raise UserbenchmarkError(f"the detector {where} failed: {ending}")
         try:
             return json.loads(answer.read_text(encoding="utf-8"))
@@ -379,12 +380,6 @@ def _call(
         stdout=log,
         stderr=subprocess.STDOUT if log is not None else None,
     )
-
-
-def _ending(code: int) -> str:
-    if code < 0:
-        return f"killed by {_SIGNALS.get(-code, f'signal {-code}')}"
-    return f"exit code {code}"
 
 
 __all__ = ["MetricsError", "UserbenchmarkError", "detect", "run_benchmark"]

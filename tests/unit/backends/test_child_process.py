@@ -119,8 +119,8 @@ def test_a_promise_ends_with_its_block(call):
 
 
 def test_a_process_that_just_ends_is_reported(call, monkeypatch):
-    with pytest.raises(RuntimeError, match="the child exited with code 7"):
+    with pytest.raises(RuntimeError, match="the child ended with exit code 7"):
         call("leave")
     monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")
-    with pytest.raises(RuntimeError, match="the child exited with code 1"):
+    with pytest.raises(RuntimeError, match="the child ended with exit code 1"):
         call("double", value=1)

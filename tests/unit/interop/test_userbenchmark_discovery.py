@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.interop.userbenchmarks import authoring, runner, suite
+from comparative_benchmark.interop.userbenchmarks import authoring, suite
 from comparative_benchmark.interop.userbenchmarks.runner import (
     CiError,
     MetricsError,
@@ -241,10 +241,3 @@ def test_a_failed_case_costs_no_other_metric(tmp_path, monkeypatch, code, result
     assert suite.run("mine", ["--backend", "x"]) == expected
     written = [read_metrics(path) for path in metrics_files(tmp_path / "mine")]
     assert written == ([document] if expected != 1 else [])
-
-
-@pytest.mark.parametrize(
-    ("code", "words"), [(7, "exit code 7"), (-9, "killed by SIGKILL"), (-40, "killed by signal 40")]
-)
-def test_every_signal_is_reported(code, words):
-    assert runner._ending(code) == words

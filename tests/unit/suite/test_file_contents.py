@@ -3,6 +3,7 @@
 import collections
 import json
 import pickle
+import signal
 import sys
 import zipfile
 from pathlib import Path
@@ -427,6 +428,18 @@ def test_variables_of_a_saved_model_may_begin_with_zeros(tmp_path):
 def test_files_are_read_although_the_search_path_has_other_entries_than_strings(monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path, Path("/nowhere")])
     assert bounded.call(abs, -1) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(7, "exit code 7"), (-9, "killed by SIGKILL"), (-40, "killed by signal 40")]
+)
+def test_every_signal_is_reported(code, words):
+    assert bounded.exit_description(code) == words
+
+
+def test_a_reader_killed_by_a_signal_without_a_name_is_reported():
+    with pytest.raises(bounded.TooCostlyError, match="killed by signal 40"):
+        bounded.call(signal.raise_signal, 40)
 
 
 def test_files_are_read_under_lower_limits_of_the_system(run_python):

@@ -34,6 +34,7 @@ from comparative_benchmark.interop.milabench.processes.observed import (
 )
 from comparative_benchmark.results import results_file
 from comparative_benchmark.results.results_file import ResultsFileError
+from openxla.benchmark import bounded
 from openxla.benchmark.files import write_atomically
 
 # Below this, all commands are ended: a full disk would lose the results of the others.
@@ -107,6 +108,13 @@ class Ended:
     instrument_error: str = ""
     devices: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
+
+    @property
+    def ending(self) -> str:
+        """Exit code or signal, as text."""
+        if self.code is None:
+            return "its supervisor was killed"
+        return bounded.exit_description(self.code)
 
 
 @attrs.frozen(kw_only=True)
