@@ -184,10 +184,6 @@ def _folder(text: str) -> str:
     return str(Path(text).expanduser().absolute())
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, text.split(","))))
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     parse = count(1)
     return tuple(dict.fromkeys(parse(part) for part in text.split(",")))
@@ -355,7 +351,7 @@ class RunRequest:
     )
     dtype: tuple[str, ...] = _list(
         OWN_MODEL,
-        parse=_names,
+        parse=lambda text: tuple(dict.fromkeys(filter(None, text.split(",")))),
         metavar="TYPE,...",
         text="data types, e.g. fp32,bf16",
     )

@@ -84,7 +84,7 @@ def summary_line(summary: Summary) -> str:
             (summary.geomean_interval, "", summary.passed - summary.compiled),
             (summary.compile_geomean_interval, " of cold compiles", summary.compiled),
         )
-        if mean is not None
+        if mean is not None and not summary.is_disturbed
     ]
     counts = {
         "faster": summary.faster,
@@ -94,7 +94,8 @@ def summary_line(summary: Summary) -> str:
         "missing": summary.missing,
         "incomparable": summary.incomparable,
     }
-    means = means or ["no case could be compared"]
+    why = "other processes disturbed too many cases for a mean"
+    means = means or [why if summary.is_disturbed else "no case could be compared"]
     texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
     if len(summary.regressions) < len(summary.slower):
         # A single verdict is wrong in 2 % of cases, so some of many verdicts are wrong.

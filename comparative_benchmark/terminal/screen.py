@@ -24,6 +24,9 @@ _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 NO_LIMIT = 1000
 
+# The start of a command, at the beginning of a line or after a colon.
+_COMMAND = re.compile(r"(?:^|: )\s*(?:\w+=\S* )*(?:\S*/)?(?:cbs|python\S*|pip) ")
+
 Cell = str | Text
 
 # A workload without a column is a line above its rows.
@@ -53,6 +56,17 @@ class Screen(Console):
 
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, "highlight": False, **keywords})
+
+    def print(self, *objects: Any, **keywords: Any) -> None:
+        """Prints objects; in a terminal, long lines wrap between words unless `soft_wrap` is off.
+
+        Lines with commands, or with words that do not fit, stay whole, so that they can be copied.
+        """
+        text = " ".join(map(str, objects))
+        fits = all(len(word) <= self.width for word in text.split())
+        if self.is_terminal and fits and not _COMMAND.search(text):
+            keywords["soft_wrap"] = False
+        super().print(*objects, **keywords)
 
     def render(self, *arguments: Any, **keywords: Any) -> Iterator[Segment]:
         """Yields the rendered output, without control characters from the text."""

@@ -140,8 +140,13 @@ class StatusScreen(Screen):
                 self._phase, self._phase_since = key, now
             in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
         total = f"{_duration(now - self._began_at)} elapsed"
-        parts = [self._position(), whom, in_phase, total, self._remaining()]
-        self.show_status("  ".join(filter(None, parts)), key=key)
+        if self._table is not None and len(self._table.names) > 1:
+            whom = whom.partition(",")[0]  # the table counts the processes
+        activity = "  ".join(filter(None, [whom, in_phase, total, self._remaining()]))
+        position = Text(self._position())
+        if self.is_terminal:
+            position.truncate(max(16, self.width - len(activity) - 3), overflow="ellipsis")
+        self.show_status("  ".join(filter(None, [position.plain, activity])), key=key)
 
     def show_status(self, line: str, key: str | None = None) -> None:
         """Shows a line until the next call.

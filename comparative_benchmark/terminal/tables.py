@@ -2,6 +2,7 @@
 
 import math
 import statistics
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -65,6 +66,7 @@ _COMPARISON_RANKS = {
 }
 _RIGHT = ("baseline ms", "candidate ms", "speed-up (98 %)", "p", "compile", "memory")
 _LEAST_REASON = 24
+_NARROW_VERDICT = 12
 _MOST_UNSUPPORTED_ROWS = 2
 # Narrowest relative interval shown: narrower ones would require too many digits.
 _NO_WIDTH = 1e-4
@@ -125,9 +127,10 @@ def results_table(
     ]
     if baseline:
         speedups, verdicts = zip(*ratio_cells(cases, baseline), strict=True) if cases else ((), ())
+        stacked = [Text(textwrap.fill(v.plain, _NARROW_VERDICT), style=v.style) for v in verdicts]
         columns += [
             Column(heading="speed-up (98 %)", cells=speedups, right=True),
-            Column(heading="verdict", cells=verdicts, right=True),
+            Column(heading="verdict", cells=verdicts, right=True, without={"compile s": stacked}),
         ]
     metrics = [case.metrics for case in cases]
     columns += [

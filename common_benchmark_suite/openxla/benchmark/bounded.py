@@ -134,12 +134,8 @@ def _portable(error: BaseException) -> Exception:
 
 
 def _encoded(answer: object) -> bytes:
-    copyreg.pickle(MappingProxyType, _pickled_proxy)
+    copyreg.pickle(MappingProxyType, lambda proxy: (_proxy, (dict(proxy),)))
     return pickle.dumps(answer)
-
-
-def _pickled_proxy(proxy: Any) -> Any:
-    return _proxy, (dict(proxy),)
 
 
 def _proxy(content: dict[Any, Any]) -> Any:

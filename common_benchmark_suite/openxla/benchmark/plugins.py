@@ -212,7 +212,7 @@ def _probe(imports: Sequence[Any]) -> list[_Refusal | None]:
         os.close(write)
         try:
             child.wait(_DEADLINE_S)
-            ended = _ending(child.returncode)
+            ended = f"{_ENDED} ({bounded.exit_description(child.returncode)})"
         except subprocess.TimeoutExpired:
             ended = ""
         finally:
@@ -238,10 +238,6 @@ def _answers(descriptor: int) -> Iterator[_Refusal | None]:
         if index != position:
             return
         yield None if reason is None else _Refusal(str(reason), bool(ends))
-
-
-def _ending(code: int) -> str:
-    return f"{_ENDED} ({bounded.exit_description(code)})"
 
 
 def _plugin(point: EntryPoint, value: Any) -> Plugin:

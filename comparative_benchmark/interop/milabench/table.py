@@ -242,15 +242,12 @@ def remarks(results: Sequence[Result]) -> list[str]:
                 )
         remarks += _shared_cpus(throughput.processes if throughput else ())
         if throughput and throughput.alone:
+            count = sum(process.replicate == 0 for process in throughput.processes)
             remarks.append(
-                f"{result.definition.model}: each of {_count(throughput)} concurrent processes "
+                f"{result.definition.model}: each of {count} concurrent processes "
                 f"reaches {share_text(throughput)} of the solo rate"
             )
     return list(dict.fromkeys(remarks))
-
-
-def _count(throughput: Throughput) -> int:
-    return sum(process.replicate == 0 for process in throughput.processes)
 
 
 def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:

@@ -108,15 +108,10 @@ def occurrence(night: Night, window: Window) -> Occurrence:
 
 def changed_text(finding: Finding) -> str:
     """Returns e.g. `jax 0.10.1 -> 0.10.2, revision 0ab -> 1cd`."""
-    parts = []
-    for name, (old, new) in _sorted(finding):
-        parts.append(f"{name} {old or 'none'} -> {new or 'none'}")
-    return ", ".join(parts) or "no version is known to have changed"
-
-
-def _sorted(finding: Finding) -> list[tuple[str, tuple[str | None, str | None]]]:
     # The revision last: packages matter most to compiler engineers.
-    return sorted(finding.changed.items(), key=lambda item: (item[0] == "revision", item[0]))
+    items = sorted(finding.changed.items(), key=lambda item: (item[0] == "revision", item[0]))
+    parts = [f"{name} {old or 'none'} -> {new or 'none'}" for name, (old, new) in items]
+    return ", ".join(parts) or "no version is known to have changed"
 
 
 def as_json(finding: Finding) -> dict[str, Any]:

@@ -43,10 +43,10 @@ from comparative_benchmark.reporting.report.columns import (
 )
 from comparative_benchmark.reporting.report.details import Explained, Profiles, script_rows
 from comparative_benchmark.reporting.report.inputs import ReportCase
-from comparative_benchmark.reporting.report.standings import MOST_DISTURBED, Contest, Judged
+from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.results.comparing import plot_data
-from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.comparing.comparison import MOST_DISTURBED, Comparison
 from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of, speedup
 from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
 from comparative_benchmark.terminal.run_summary import apart_from_batch, by_batch

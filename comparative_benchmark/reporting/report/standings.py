@@ -25,7 +25,12 @@ from comparative_benchmark.results.comparing.compare import (
     map_jobs,
     process_count,
 )
-from comparative_benchmark.results.comparing.comparison import Comparison, Fate, samples_of
+from comparative_benchmark.results.comparing.comparison import (
+    MOST_DISTURBED,
+    Comparison,
+    Fate,
+    samples_of,
+)
 from comparative_benchmark.results.record import Status
 
 # With fewer cases, starting processes takes longer than judging.
@@ -112,8 +117,6 @@ def _interval(case: Case) -> Interval | None:
 # Competitors with a smaller share of the most complete one's cases would leave too few common
 # cases.
 _COVERAGE = 0.5
-# A mean has no winner if other processes disturbed this share of its cases.
-MOST_DISTURBED = 0.1
 
 
 @attrs.frozen(kw_only=True)

@@ -31,6 +31,9 @@ from comparative_benchmark.analysis.stats.steadiness import resembles
 from comparative_benchmark.results.case import COLD_COMPILE, LATENCY, Case
 from comparative_benchmark.results.record import Block, Metrics, Status
 
+# A mean is meaningless if other processes disturbed this share of its cases.
+MOST_DISTURBED = 0.1
+
 
 class Fate(enum.Enum):
     """How a comparison counts in the summary."""
@@ -145,6 +148,11 @@ class Summary:
     def pass_rate(self) -> float | None:
         """Fraction of the cases that could be compared."""
         return self.passed / self.cases if self.cases else None
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other processes disturbed too many cases for a mean."""
+        return len(self.disturbed) >= MOST_DISTURBED * max(1, self.cases)
 
 
 def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:

@@ -10,6 +10,7 @@ from test_first_table import cases
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.terminal import tables
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.screen import Column, Screen, fitted
 from comparative_benchmark.terminal.tables import comparison_table, replacements, results_table
@@ -104,6 +105,16 @@ def test_verdict_speedup_and_latency_are_whole_at_every_width(width):
         row = next(line for line in lines if INDUCTOR in line)
         assert re.search(r"\d \([\d.]+-[\d.]+\)", row)
         assert "faster" in row
+
+
+def test_a_long_verdict_leaves_room_for_names(monkeypatch):
+    cell = ("380.4 (no interval)", Text("unclear (needs more processes)"))
+    monkeypatch.setattr(tables, "ratio_cells", lambda cases, _: [cell] * len(cases))
+    lines = lines_of(results_table(cases(*RACE), baseline=EAGER, width=80).table, 80)
+    first = next(number for number, line in enumerate(lines) if INDUCTOR in line)
+    assert [line.split()[-1] for line in lines[first : first + 3]] == [
+        *("unclear", "more", "processes)")
+    ]
 
 
 def test_a_comparison_shows_its_reason_at_120_columns():

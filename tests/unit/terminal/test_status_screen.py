@@ -127,6 +127,34 @@ def test_on_a_terminal_the_line_is_drawn_over_and_taken_away():
     assert not re.search(r"\n.*\n", text)
 
 
+_LONG = """
+from rich.text import Text
+from comparative_benchmark.terminal.status import StatusScreen
+
+screen = StatusScreen()
+screen.print(Text("other processes use 100% of the CPU time, so the race may end without verdicts"))
+screen.print(Text("More processes may decide this; run: cbs run -o results.json --resume"))
+screen.print(Text("results are in " + "/folder" * 12))
+screen.at("a-workload-with-a-long-name-fp32-1x32xi32", 2, 12)
+screen.beat("xla", "compile")
+"""
+
+
+def test_lines_break_between_words_but_commands_stay_whole():
+    lines = _text_on_a_terminal(_LONG, columns=60).split("\r\n")
+    assert [line.rstrip() for line in lines[:4]] == [
+        "other processes use 100% of the CPU time, so the race may",
+        "end without verdicts",
+        "More processes may decide this; run: cbs run -o results.json --resume",
+        "results are in " + "/folder" * 12,
+    ]
+
+
+def test_a_long_name_leaves_room_for_the_times():
+    last = _text_on_a_terminal(_LONG, columns=60).split("\x1b[2K")[-1]
+    assert last == "[3/12] a-workload-with-a-lo…  xla  compile 0 s  0 s elapsed"
+
+
 _RACE = """
 from types import SimpleNamespace
 from comparative_benchmark.engine import session
@@ -197,7 +225,7 @@ def test_a_race_has_a_table_of_its_processes():
     assert tables[1] == [
         "eager | 0 of 2 processes",
         "xla | 0 of 2 processes",
-        "[5/12] BERT | eager, process 1 of 2 | compile 0 s | 0 s elapsed",
+        "[5/12] BERT | eager | compile 0 s | 0 s elapsed",
     ]
     assert tables[2][:2] == ["eager | 1 of 2 processes | 11 ms so far", "xla | 0 of 2 processes"]
     # A wrong output has no speed, and its trial gets no more processes.

@@ -17,15 +17,11 @@ _Function = Callable[[Array], Array]
 _Step = Callable[..., tuple[Array, ...]]
 
 
-def _sigmoid(x: Array) -> Array:
-    return np.asarray(1 / (1 + np.exp(-x)))
-
-
 # Lower-case name -> function, and the defaults of its alpha and beta, if any.
 _ACTIVATIONS: dict[str, tuple[Callable[..., Array], tuple[float, ...]]] = {
     "relu": (lambda x: np.maximum(x, 0), ()),
     "tanh": (np.tanh, ()),
-    "sigmoid": (_sigmoid, ()),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), ()),
     "affine": (lambda x, a, b: a * x + b, (1.0, 0.0)),
     "leakyrelu": (lambda x, a: np.where(x < 0, a * x, x), (0.01,)),
     "thresholdedrelu": (lambda x, a: np.where(x > a, x, 0), (1.0,)),

@@ -336,7 +336,7 @@ class StableHloModel(ProgramModel):
         try:
             wide = _widened(self._exported)
             with jax.enable_x64(True):
-                values = [_wide_array(value) for value in inputs]
+                values = [v.astype(_wide_dtype(v.dtype), copy=False) for v in inputs]
                 truth = [np.asarray(value) for value in as_tuple(_call(wide, values))]
                 self.note_check(_check(wide, values, truth))
         except NotWidenedError as error:
@@ -465,10 +465,6 @@ def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array
 
 def _wide_aval(aval: Any) -> Any:
     return aval.update(dtype=_wide_dtype(aval.dtype))
-
-
-def _wide_array(value: Array) -> Array:
-    return value.astype(_wide_dtype(value.dtype), copy=False)
 
 
 def _wide_dtype(dtype: Any) -> Any:
