@@ -106,6 +106,10 @@ _LEAST_PARTICIPATION = 0.1
 _LONGEST_AXIS = 4096
 _CHUNK = 1 << 20
 _LEAST_EXPONENT, _EXPONENTS = -1080, 2112
+# The group of zeros, and of numbers that lose digits: no other number is as small.
+_ZEROS = 0
+# Participation of numbers that are equal, apart from rounding.
+_EQUAL = 1 - 1e-9
 
 
 def integer_problem(
@@ -358,7 +362,7 @@ def groups_of(
     """Returns the groups of an output with their errors and limits.
 
     Args:
-      output: output of the candidate, real and finite.
+      output: output of the candidate, real. Elements that are not finite in all three are skipped.
       truth: output of the float64 run, of the same shape.
       reference: output of the run in the model's own type, of the same shape.
       element_type: the model's own type, e.g. `bf16`.
@@ -373,15 +377,14 @@ def groups_of(
     ]
     magnitudes = _Sums.of(_EXPONENTS // _OCTAVES)
     slices = {axis: _Sums.of(shape[axis]) for axis in axes}
-    for start, terms, expected in _chunks(output, truth, reference):
-        used = np.abs(expected) >= SMALLEST_NORMAL.get(element_type, 0.0)
-        used &= expected != 0
-        exponents = (np.frexp(expected[used])[1] - _LEAST_EXPONENT) // _OCTAVES
-        magnitudes.add(exponents.astype(np.intp), [term[used] for term in terms])
-        flat = np.arange(start, start + expected.size)
+    smallest = SMALLEST_NORMAL.get(element_type, 2.0**-1022)
+    for places, terms, expected in _chunks(output, truth, reference):
+        exponents = (np.frexp(expected)[1] - _LEAST_EXPONENT) // _OCTAVES
+        exponents[np.abs(expected) < smallest] = _ZEROS
+        magnitudes.add(exponents.astype(np.intp), terms)
         for axis in axes:
             stride = int(np.prod(shape[axis + 1 :], dtype=np.int64))
-            slices[axis].add(flat // stride % shape[axis], terms)
+            slices[axis].add(places // stride % shape[axis], terms)
     long_sum = long_sum_of(element_type, longest_sum, parameters)
     narrow = _GROUP_FACTORS.get(element_type)
     more = narrow or _GROUP_FACTOR
@@ -394,9 +397,13 @@ def groups_of(
     counted = magnitudes.count >= _FEWEST
     for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
         least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
-        about = float(np.sqrt(magnitudes.square[index] / group.size))
-        name = f"{group.size} elements of magnitude {about:.1g}"
-        groups.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
+        below = least * 2**_OCTAVES
+        name = (
+            f"{group.size} elements of magnitude {magnitudes.means(magnitudes.square)[index]:.1g}"
+        )
+        if index == _ZEROS:
+            least, below, name = 0.0, smallest, f"{group.size} elements that should be zero"
+        groups.append(attrs.evolve(group, name=name, least=least, below=below))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
             name = f"elements at index {index} along the axis of size {shape[axis]}"
@@ -443,27 +450,43 @@ class _Rule:
 
 
 def _regime_scales(sums: _Sums) -> npt.NDArray[np.float64]:
-    """Returns for each magnitude the root mean square of its regime."""
+    """Returns for each magnitude the root mean square of its regime.
+
+    A zero may be a small number that was rounded, so zeros belong to the lowest regime. Equal
+    numbers, such as masks, do not reach down to zero.
+    """
     scales = np.zeros_like(sums.square)
     populated = np.flatnonzero(sums.count)
-    if not populated.size:
-        return scales
-    regimes = np.split(populated, np.flatnonzero(np.diff(populated) > _GAP) + 1)
-    for regime in regimes:
-        scales[regime] = np.sqrt(sums.square[regime].sum() / sums.count[regime].sum())
+    for regime in np.split(populated, np.flatnonzero(np.diff(populated) > _GAP) + 1):
+        if regime.size:
+            scales[regime] = np.sqrt(sums.square[regime].sum() / sums.count[regime].sum())
+    with np.errstate(invalid="ignore", over="ignore"):
+        varied = sums.square**2 < _EQUAL * sums.count * sums.fourth
+    varied[_ZEROS] = False
+    scales[_ZEROS] = min(scales[varied], default=0.0)
     return scales
+
+
+def regimes_of(truth: npt.NDArray[np.float64]) -> list[npt.NDArray[np.bool_]]:
+    """Returns where each regime of an output is; zeros belong to the lowest one."""
+    levels = np.frexp(truth)[1] // _OCTAVES
+    known = np.unique(levels[truth != 0])
+    starts = known[1:][np.diff(known) > _GAP]
+    levels[truth == 0] = known[0] if known.size else 0
+    regimes = np.searchsorted(starts, levels, side="right")
+    return [regimes == number for number in range(len(starts) + 1)]
 
 
 def _chunks(
     output: Array, truth: Array, reference: Array
-) -> Iterator[tuple[int, list[npt.NDArray[np.float64]], npt.NDArray[np.float64]]]:
-    """Yields the first index, the terms of `_Sums` and the truth of each chunk."""
+) -> Iterator[tuple[npt.NDArray[np.intp], list[npt.NDArray[np.float64]], npt.NDArray[np.float64]]]:
+    """Yields the indices, the terms of `_Sums` and the truth of the finite elements of chunks."""
     flat = [value.reshape(-1) for value in (output, truth, reference)]
     for start in range(0, truth.size, _CHUNK):
-        candidate, expected, same_type = (
-            value[start : start + _CHUNK].astype(np.float64) for value in flat
-        )
+        values = np.stack([value[start : start + _CHUNK].astype(np.float64) for value in flat])
+        finite = np.isfinite(values).all(axis=0)
+        candidate, expected, same_type = values if finite.all() else values[:, finite]
         with np.errstate(over="ignore"):
             square = expected**2
             terms = [(candidate - expected) ** 2, (same_type - expected) ** 2, square, square**2]
-        yield start, terms, expected
+        yield start + np.flatnonzero(finite), terms, expected

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.analysis.verification.error_limits import (
+    LARGEST_SHARE_OF_SPREAD,
     MIN_SQNR,
     ErrorLimits,
     error_limits,
@@ -26,6 +27,7 @@ from comparative_benchmark.analysis.verification.error_limits import (
     groups_of,
     integer_problem,
     largest_error,
+    regimes_of,
     sqnr_db,
     worst_share,
 )
@@ -247,6 +249,8 @@ class _Output:
     parameters: Mapping[str, float]
     neighbours: npt.NDArray[Any] | None
     longest_sum: int
+    whole: tuple[npt.NDArray[Any], ...] = ()
+    doubt: str | None = None
 
     def verdict(self) -> Verification:
         if problem := form_problem(self.name, self.output, self.truth, self.reference):
@@ -262,10 +266,25 @@ class _Output:
                 passed=True, relative_rmse=0.0, max_abs_error=0.0, judged="integers"
             )
         self._separate_parts()
-        arrays = (self.output, self.truth, self.reference)
-        if not all(map(_all_finite, arrays)) and (verdict := self._without_infinities()):
+        self.whole = (self.output, self.truth, self.reference)
+        if not all(map(_all_finite, self.whole)) and (verdict := self._without_infinities()):
             return verdict
-        return self._judge() if self.output.size else Verification(passed=True)
+        verdict = self.judge() if self.output.size else Verification(passed=True)
+        if verdict.passed and self.neighbours is not None and MIN_SQNR not in self.parameters:
+            # The errors of the largest of a few numbers hide those of the others.
+            parts = (self._part(where).judge() for where in regimes_of(self.truth.reshape(-1)))
+            verdict = next((p for p in parts if not p.passed and not p.undecided), verdict)
+        return undecided(self.doubt) if verdict.passed and self.doubt else verdict
+
+    def _part(self, where: npt.NDArray[np.bool_]) -> "_Output":
+        """Returns some elements as an output without shape."""
+        assert self.neighbours is not None
+        near = self.neighbours.reshape(len(self.neighbours), -1)[:, where]
+        arrays = (self.output, self.truth, self.reference)
+        output, truth, reference = whole = tuple(value.reshape(-1)[where] for value in arrays)
+        return attrs.evolve(
+            self, output=output, truth=truth, reference=reference, neighbours=near, whole=whole
+        )
 
     def _separate_parts(self) -> None:
         """Converts complex numbers to real and imaginary parts along a new last axis."""
@@ -296,19 +315,24 @@ class _Output:
         if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
             where = f"elements that should be finite ({wrong} of {expected.size})"
             return failed(f"{self.name} contains NaN or infinity in {where}")
-        undue = expected.size - int(np.count_nonzero(special | regular | overflown))
-        if undue > _MOST_UNDUE * expected.size:
-            return undecided(
-                f"{self.name}: the plain run in the model's data type produced NaN or infinity "
-                f"in elements that are finite in float64 ({undue} of {expected.size})"
-            )
+        undue = ~(special | regular | overflown)
+        doubt = (
+            f"{self.name}: the plain run in the model's data type produced NaN or infinity "
+            f"in elements that are finite in float64 ({undue.sum()} of {expected.size})"
+        )
+        if undue.sum() > _MOST_UNDUE * expected.size:
+            return undecided(doubt)
+        undue &= finite & np.isfinite(self.output)
+        off = np.abs(self.output[undue] - self.truth[undue])
+        if off.size and off.max() > LARGEST_SHARE_OF_SPREAD * self.truth[finite].std():
+            self.doubt = f"{doubt}; this run produced other numbers there"
         self.output, self.truth = self.output[regular], self.truth[regular]
         self.reference = self.reference[regular]
         if self.neighbours is not None:
             self.neighbours = self.neighbours[:, regular]
         return None
 
-    def _judge(self) -> Verification:
+    def judge(self) -> Verification:
         output, truth, reference = self.output, self.truth, self.reference
         parameters = self.parameters
         errors, reference_errors = _errors(output, truth), _errors(reference, truth)
@@ -343,7 +367,7 @@ class _Output:
             reason = _beyond_tolerance(output, truth, parameters)
             if reason is None and least is None and not _is_constant(errors):
                 kind = element_type_of(reference.dtype)
-                parts = groups_of(output, truth, reference, kind, parameters, self.longest_sum)
+                parts = groups_of(*self.whole, kind, parameters, self.longest_sum)
                 reason = group_problem(parts)
                 figures["worst_part"] = _finite(worst_share(parts))
         if reason:

@@ -84,6 +84,54 @@ def test_small_rows_do_not_hide_behind_large_ones(judge):
     assert "are off by" in judge(wrong, truth, computed(truth)).reason
 
 
+@pytest.mark.parametrize("number", [1.0, np.inf, np.nan])
+def test_small_columns_do_not_hide_behind_infinity(judge, number):
+    truth = np.exp(4 * NUMBERS)
+    truth[:, -1] = 1 / (1 + np.exp(-NUMBERS[:, -1]))
+    truth[0, 0] = number
+    assert judge(computed(truth, 1), truth, computed(truth)).passed
+    wrong = truth.copy()
+    wrong[:, -1] += np.where(NUMBERS[:, 0] > 0, 1e-3, -1e-3)
+    assert f"index {truth.shape[1] - 1}" in judge(wrong, truth, computed(truth)).reason
+
+
+@pytest.mark.parametrize("others", ["mask", "rectified", "one feature"])
+def test_zeros_among_other_numbers_are_judged(judge, others):
+    truth = np.where(NUMBERS > 0, {"mask": -1e9}.get(others, NUMBERS), 0)
+    if others == "one feature":
+        truth[:, 0] = 1e7
+    right = np.where(truth == 0, 1e-8, computed(truth, 1))
+    assert judge(right, truth, computed(truth)).passed
+    wrong = judge(np.where(truth == 0, 0.02, truth), truth, computed(truth))
+    assert not wrong.passed
+    assert others == "rectified" or "that should be zero are off by 0.02" in wrong.reason
+
+
+def test_zeros_may_be_off_by_the_rounding_of_the_numbers_next_to_them(judge):
+    truth = np.where(NUMBERS > 0, 1e6 * NUMBERS, 0)
+    output = computed(truth, 1)
+    output[np.argwhere(truth == 0)[0][0]] += 0.05
+    assert judge(output, truth, computed(truth)).passed
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1e6, 0.731), (12345.678, 0.731, 0.012, 3.3), (-4e5, 1.5, 0.0)]
+)
+def test_a_few_numbers_of_different_magnitude_are_judged_one_by_one(judge, numbers):
+    truth = np.array(numbers)
+    neighbours = truth * (1 + EPSILON * np.random.default_rng(0).uniform(-1, 1, (8, truth.size)))
+    reference = truth.astype(np.float32)
+    assert judge(truth * (1 + EPSILON), truth, reference, neighbours=neighbours).passed
+    wrong = truth.copy()
+    wrong[1] += 1e-3
+    verdict = judge(wrong, truth, reference, neighbours=neighbours)
+    assert not verdict.passed
+    assert not verdict.undecided
+    # What cannot be judged by itself does not make the others doubtful.
+    reference[1] += 0.5
+    assert judge(wrong, truth, reference, neighbours=neighbours).passed
+
+
 def test_the_tail_of_a_bounded_function_may_be_flushed(judge):
     """ONNX Runtime's sigmoid is exact to a quarter of a spacing near one, and 0 below that."""
     truth = 1 / (1 + np.exp(-8 * NUMBERS))
@@ -140,6 +188,12 @@ def test_where_the_reference_overflows_nothing_is_due(judge):
     wrong = NUMBERS.copy()
     wrong[30] = 0
     assert not judge(wrong, NUMBERS, reference).passed
+    for value, passes in ((np.nan, True), (-np.inf, True), (77.0, False)):
+        other = NUMBERS.copy()
+        other[:20] = value
+        verdict = judge(other, NUMBERS, reference)
+        assert (verdict.passed, verdict.undecided) == (passes, not passes)
+        assert passes or verdict.reason.endswith("this run produced other numbers there")
     reference[:40] = np.nan
     verdict = judge(NUMBERS, NUMBERS, reference)
     assert verdict.undecided
