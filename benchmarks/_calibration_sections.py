@@ -39,8 +39,4 @@ class Section:
         return bool(self.slow_down) and verdict == Verdict.SLOWER.value
 
 
-SECTIONS = (
-    Section(slow_down=0.0),
-    Section(slow_down=0.03),
-    Section(slow_down=0.0, busy=2),
-)
+SECTIONS = (Section(slow_down=0.0), Section(slow_down=0.03), Section(slow_down=0.0, busy=2))

@@ -28,15 +28,7 @@ from comparative_benchmark.fleet.engines import (
 )
 from comparative_benchmark.fleet.features import Node
 from comparative_benchmark.fleet.planning import Unit
-from comparative_benchmark.fleet.spool import (
-    Attempt,
-    Batch,
-    End,
-    Ending,
-    Spool,
-    Work,
-    read_batch,
-)
+from comparative_benchmark.fleet.spool import Attempt, Batch, End, Ending, Spool, Work, read_batch
 from comparative_benchmark.request import RunRequest
 
 MAX_QUEUED = 50

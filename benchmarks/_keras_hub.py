@@ -18,7 +18,7 @@ from openxla.benchmark.models.shared_model import ArchitectureModel
 # Models without a Keras implementation -> the reason.
 ABSENT: Mapping[str, str] = {
     "sd_unet": "KerasHub has no U-Net: its Stable Diffusion 3 denoises with a transformer, and "
-    "the U-Net of KerasCV was not merged into it",
+    "the U-Net of KerasCV was not merged into it"
 }
 # Differences from our models, other than the order of sums.
 REMARKS: Mapping[str, str] = {

@@ -84,10 +84,7 @@ def efficientnet(model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgra
     renaming = (
         (r"^stem_conv/", "efficientnet.embeddings.convolution/"),
         (r"^stem_bn/", "efficientnet.embeddings.batchnorm/"),
-        (
-            r"^block(\d[a-z])_",
-            lambda found: f"efficientnet.encoder.blocks.{numbers[found[1]]}.",
-        ),
+        (r"^block(\d[a-z])_", lambda found: f"efficientnet.encoder.blocks.{numbers[found[1]]}."),
         (r"\.expand_", ".expansion.expand_"),
         (r"\.project_", ".projection.project_"),
         (r"\.dwconv/", ".depthwise_conv.depthwise_conv/"),

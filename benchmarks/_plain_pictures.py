@@ -171,12 +171,7 @@ def sd_vae(config: Config, attend: Attend) -> Network:
 
 
 def _residual(
-    w: Weights,
-    name: str,
-    x: jax.Array,
-    groups: int,
-    epsilon: float,
-    time: jax.Array | None = None,
+    w: Weights, name: str, x: jax.Array, groups: int, epsilon: float, time: jax.Array | None = None
 ) -> jax.Array:
     y = conv(w, f"{name}.conv1", jax.nn.silu(group_norm(w, f"{name}.norm1", x, groups, epsilon)))
     if time is not None:

@@ -121,9 +121,7 @@ def paired(found: Medians, counts: Counts, *, level: float = VERDICT) -> Judged:
     means, variances = by_count(found.ratios, counts)
     quantiles = np.array([ratio_quantile(level, max(count - 1, 1)) for count in range(64)])
     return Judged(
-        estimates=means,
-        widths=quantiles[counts] * np.sqrt(variances / counts),
-        processes=counts,
+        estimates=means, widths=quantiles[counts] * np.sqrt(variances / counts), processes=counts
     )
 
 

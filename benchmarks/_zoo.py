@@ -60,12 +60,7 @@ _SIZES: Sequence[tuple[str, str, str, Mapping[str, Any]]] = (
     # Tiny configurations that KerasHub's models support: encoder and decoder have the same depth,
     # group norms have 32 groups, the first stage is 64 wide, and EfficientNet has all its blocks.
     ("efficientnet", "efficientnet-quick", "google/efficientnet-b0", {"image_size": 64}),
-    (
-        "resnet",
-        "resnet-quick",
-        "resnet-tiny",
-        {"embedding_size": 64, "hidden_sizes": [256, 512]},
-    ),
+    ("resnet", "resnet-quick", "resnet-tiny", {"embedding_size": 64, "hidden_sizes": [256, 512]}),
     (
         "sd_vae",
         "sd-vae-quick",

@@ -287,9 +287,7 @@ class RunRequest:
         text="mode: eval computes outputs, train takes training steps (default: eval)",
     )
     tag: tuple[str, ...] = _option(
-        SELECTION,
-        repeated=True,
-        text="tag that cases must have; may be repeated",
+        SELECTION, repeated=True, text="tag that cases must have; may be repeated"
     )
     framework: str | None = _option(
         SELECTION,
@@ -356,16 +354,10 @@ class RunRequest:
         text="data types, e.g. fp32,bf16",
     )
     batch: tuple[int, ...] = _list(
-        OWN_MODEL,
-        parse=_numbers,
-        metavar="N,...",
-        text="batch sizes, e.g. 1,8",
+        OWN_MODEL, parse=_numbers, metavar="N,...", text="batch sizes, e.g. 1,8"
     )
     seq_len: tuple[int, ...] = _list(
-        OWN_MODEL,
-        parse=_numbers,
-        metavar="N,...",
-        text="sequence lengths, e.g. 128,512",
+        OWN_MODEL, parse=_numbers, metavar="N,...", text="sequence lengths, e.g. 128,512"
     )
     task: str | None = _option(
         OWN_MODEL, text="task for a Hugging Face directory, e.g. text-classification"
@@ -404,9 +396,7 @@ class RunRequest:
         "then selects folders",
     )
     batch_size: int | None = _option(
-        FOLDERS,
-        parse=count(1),
-        text="batch size for TorchBench models (default: each model's own)",
+        FOLDERS, parse=count(1), text="batch size for TorchBench models (default: each model's own)"
     )
     auto_batch: bool = _switch(
         FOLDERS,
@@ -414,8 +404,7 @@ class RunRequest:
         "within --memory-limit and --timeout",
     )
     install: bool = _switch(
-        FOLDERS,
-        text="first run each folder's install.py in a separate environment",
+        FOLDERS, text="first run each folder's install.py in a separate environment"
     )
     warmup_iterations: int | None = _option(
         MEASUREMENT,
@@ -461,17 +450,12 @@ class RunRequest:
         text="number of threads for each backend (default: physical cores)",
     )
     profile: bool = _switch(
-        MEASUREMENT,
-        text="run the stack's profiler after each trial, and save the traces",
+        MEASUREMENT, text="run the stack's profiler after each trial, and save the traces"
     )
     dry_run: bool = _switch(
-        MEASUREMENT,
-        text="check all options, print the trials that would run, and exit",
+        MEASUREMENT, text="check all options, print the trials that would run, and exit"
     )
-    json: bool = _switch(
-        MEASUREMENT,
-        text="print results, verdicts and the recommendation as JSON",
-    )
+    json: bool = _switch(MEASUREMENT, text="print results, verdicts and the recommendation as JSON")
     quick: bool = _switch(
         MEASUREMENT,
         text="run each competitor once with 20 iterations, for a first look without verdicts",
@@ -508,10 +492,7 @@ class RunRequest:
         text="start immediately even if other processes use the machine, without offering to wait",
     )
     cpus: tuple[int, ...] = _list(
-        MEASUREMENT,
-        parse=cpu_list,
-        metavar="LIST",
-        text="pin workers to these CPUs, e.g. 0,2-3",
+        MEASUREMENT, parse=cpu_list, metavar="LIST", text="pin workers to these CPUs, e.g. 0,2-3"
     )
     env: str | None = _option(
         MEASUREMENT,
@@ -531,22 +512,15 @@ class RunRequest:
         text="results file to write, or to add results to (default: results/DATE-TIME.json)",
     )
     resume: bool = _switch(
-        FILES,
-        text="skip trials that are `ok` in the results file, and continue interrupted trials",
+        FILES, text="skip trials that are `ok` in the results file, and continue interrupted trials"
     )
     root_dir: Path | None = _path(
         FILES,
         text="directory for checkpoints and artifacts (default: $CBS_ROOT_DIR, or artifacts/root "
         "in the checkout)",
     )
-    generate_artifacts: bool = _switch(
-        FILES,
-        text="regenerate inputs and expected outputs",
-    )
-    no_download: bool = _switch(
-        FILES,
-        text="use only artifacts that are already in --root-dir",
-    )
+    generate_artifacts: bool = _switch(FILES, text="regenerate inputs and expected outputs")
+    no_download: bool = _switch(FILES, text="use only artifacts that are already in --root-dir")
     expected_failures: Path | None = _path(
         FILES,
         metavar="FILE",
@@ -554,8 +528,7 @@ class RunRequest:
     )
     verbose: bool = _switch(FILES, text="print phases, log paths and tracebacks")
     timeout: float = _time_limit(
-        default=3600.0,
-        text="time limit in seconds for a worker (default: 3600)",
+        default=3600.0, text="time limit in seconds for a worker (default: 3600)"
     )
     deadline: tuple[tuple[str, float], ...] = _option(
         LIMITS,
@@ -576,7 +549,7 @@ class RunRequest:
     )
     budget: float | None = _time_limit(
         text="time limit in seconds for the whole run, divided evenly among its trials (default: "
-        "no limit). Workloads that do not fit are skipped, with exit code 4; --resume runs them",
+        "no limit). Workloads that do not fit are skipped, with exit code 4; --resume runs them"
     )
 
     @property

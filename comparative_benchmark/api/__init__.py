@@ -14,11 +14,7 @@ from comparative_benchmark.api.progress import Progress, Reporter
 from comparative_benchmark.api.results import Comparisons, Results
 from comparative_benchmark.engine.runner import execution_environment
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.request import (
-    RunRequest,
-    command_line,
-    options,
-)
+from comparative_benchmark.request import RunRequest, command_line, options
 from comparative_benchmark.results.comparing.compare import compare_documents
 from comparative_benchmark.results.record import Document, Trigger
 from comparative_benchmark.results.results_file import ResultsFileError, read_document

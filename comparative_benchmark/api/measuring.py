@@ -8,11 +8,7 @@ import attrs
 
 from comparative_benchmark.analysis.machine import nvml
 from comparative_benchmark.analysis.stats.analysis import DECISIVE_PROCESSES
-from comparative_benchmark.analysis.stats.planning import (
-    CompileOnly,
-    FixedCounts,
-    SamplingRule,
-)
+from comparative_benchmark.analysis.stats.planning import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.api import case_selection
 from comparative_benchmark.api.case_selection import (
     Selection,
@@ -94,10 +90,7 @@ class PlannedRun:
 
 
 def plan_run(
-    request: RunRequest,
-    report: Callable[[str], None],
-    *,
-    selection: Selection | None = None,
+    request: RunRequest, report: Callable[[str], None], *, selection: Selection | None = None
 ) -> PlannedRun:
     """Resolves a request to the trials of a run; measures nothing and writes no results.
 
@@ -136,11 +129,7 @@ def plan_run(
         _check_one_process(plan.trials)
     trials = _with_device(chosen.admitted(plan.trials, settings))
     return PlannedRun(
-        trials=trials,
-        selection=chosen,
-        settings=settings,
-        baseline=baseline,
-        absent=absent,
+        trials=trials, selection=chosen, settings=settings, baseline=baseline, absent=absent
     )
 
 

@@ -148,8 +148,7 @@ class GenerationLoop:
         self._decode = (
             decode.bind([first[0], position, *states[0]], second),
             decode.bind(
-                [second[0], position, *states[1]],
-                [*first[:2], *_chosen(states[0], plan.changes)],
+                [second[0], position, *states[1]], [*first[:2], *_chosen(states[0], plan.changes)]
             ),
         )
         self._side = 0

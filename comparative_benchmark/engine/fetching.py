@@ -69,11 +69,7 @@ def program_of(trial: Trial, fetched: FetchedModel | None, url: str | None) -> P
         if published.issuperset(way):
             return Program(
                 files={kind: _files(fetched, kind) for kind in way},
-                origin={
-                    "model": model,
-                    "url": url,
-                    "manifest_sha256": fetched.manifest_sha256,
-                },
+                origin={"model": model, "url": url, "manifest_sha256": fetched.manifest_sha256},
             )
     needed = ", or ".join(" with ".join(way) for way in ways)
     because = [f for f in fetched.manifest.failures if any(f.artifact_type in w for w in ways)]

@@ -146,10 +146,7 @@ def _named(name: str, interval: Interval | None) -> dict[str, Any]:
     limits = None
     if interval.processes > 1:
         limits = IntervalRecord(
-            low=interval.low,
-            high=interval.high,
-            level=interval.level,
-            processes=interval.processes,
+            low=interval.low, high=interval.high, level=interval.level, processes=interval.processes
         )
     return {name: interval.estimate, f"{name}_interval": limits}
 

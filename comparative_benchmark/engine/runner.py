@@ -10,11 +10,7 @@ from typing import Protocol, Self
 import attrs
 
 from comparative_benchmark.analysis.machine.host import describe, git_revision, python_environment
-from comparative_benchmark.analysis.stats.planning import (
-    CompileOnly,
-    FixedCounts,
-    SamplingRule,
-)
+from comparative_benchmark.analysis.stats.planning import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.engine import resume_command
 from comparative_benchmark.engine.checks import note_end
 from comparative_benchmark.engine.participant import OpenSession, own_session

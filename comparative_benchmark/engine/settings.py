@@ -90,10 +90,7 @@ class Environment:
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables of workers in this environment; our code is first on their path."""
-        roots = [
-            Path(__file__).parents[2],
-            Path(str(openxla.benchmark.__file__)).parents[2],
-        ]
+        roots = [Path(__file__).parents[2], Path(str(openxla.benchmark.__file__)).parents[2]]
         given = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([given] if given else [])])}
 
@@ -370,11 +367,7 @@ def settings_of(
     )
     chosen = Threads(threads, ASKED) if threads else default_threads(others.get("cpus", ()))
     return RunSettings(
-        device=device,
-        threads=chosen.number,
-        threads_from=chosen.rule,
-        limits=limits,
-        **others,
+        device=device, threads=chosen.number, threads_from=chosen.rule, limits=limits, **others
     )
 
 

@@ -277,10 +277,7 @@ def _indexed_job(exporting: Exporting, item: MachineClass) -> dict[str, Any]:
         ],
         # Without it, results would name the pod as the node.
         "env": [
-            {
-                "name": "CBS_FLEET_NODE",
-                "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
-            }
+            {"name": "CBS_FLEET_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
         ],
         "volumeMounts": [{"name": "fleet", "mountPath": _MOUNT}],
     }
@@ -306,10 +303,7 @@ def _indexed_job(exporting: Exporting, item: MachineClass) -> dict[str, Any]:
             # One batch that always fails must not end the others.
             "backoffLimitPerIndex": fleet.attempts - 1,
             "maxFailedIndexes": len(batches),
-            "template": {
-                "metadata": {"labels": {_SHARE: item.share}},
-                "spec": pod,
-            },
+            "template": {"metadata": {"labels": {_SHARE: item.share}}, "spec": pod},
         },
     }
 

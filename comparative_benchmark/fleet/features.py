@@ -116,9 +116,7 @@ def this_node(root: Path = Path("/")) -> Node:
     elif (root / "dev/kfd").exists():
         features |= {"gpu", "amd"}
     return Node(
-        name=platform.node(),
-        features=frozenset(features),
-        properties={"arch": platform.machine()},
+        name=platform.node(), features=frozenset(features), properties={"arch": platform.machine()}
     )
 
 

@@ -101,12 +101,7 @@ def _run(spool: Spool, work: Work, where: Allocation) -> str:
     with log_file.open("ab") as log:
         # It inherits the host's locks: they stay if this process is killed.
         code = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            check=False,
-            close_fds=False,
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False, close_fds=False
         ).returncode
     if code < 0 or code == EXIT_INTERRUPTED:
         # The scheduler ends the batch; a restart continues this job.

@@ -214,10 +214,7 @@ def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[
                 *("--iree-vm-bytecode-module-strip-source-map", *flags, "-o", "model.vmfb"),
             ),
         ),
-        Command(
-            comment="Run it once and print the outputs.",
-            arguments=("iree-run-module", *run),
-        ),
+        Command(comment="Run it once and print the outputs.", arguments=("iree-run-module", *run)),
         Command(
             comment="Time it.",
             arguments=("iree-benchmark-module", *run, "--benchmark_repetitions=5"),

@@ -62,11 +62,7 @@ class ImportedProgram:
 
 
 def from_stablehlo(
-    module: str | bytes,
-    weight_names: Sequence[str],
-    weights: Sequence[Weight],
-    *,
-    first: int = 0,
+    module: str | bytes, weight_names: Sequence[str], weights: Sequence[Weight], *, first: int = 0
 ) -> ImportedProgram:
     """Binds successive arguments of a StableHLO module's `main` to named parameters.
 

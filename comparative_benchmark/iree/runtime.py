@@ -56,12 +56,7 @@ class LoadedProgram:
     """A compiled program on a device with its weights loaded, ready to be called."""
 
     def __init__(
-        self,
-        vmfb: Path,
-        irpa: Path | None,
-        *,
-        threads: int = 1,
-        device: str = "local",
+        self, vmfb: Path, irpa: Path | None, *, threads: int = 1, device: str = "local"
     ) -> None:
         """Loads the program; returns when weights are loaded (and packed, under data tiling).
 

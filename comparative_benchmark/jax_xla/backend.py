@@ -296,9 +296,7 @@ class JaxXla(Backend):
 
     def facts(self) -> BackendFacts:
         """Returns XLA's facts about the executable."""
-        facts = BackendFacts(
-            weights="arguments" if jax.tree.leaves(self._params) else "frozen",
-        )
+        facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
         facts.device_name = self._device.device_kind
         facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
         xla_executables.describe(self._compiled.runtime_executable(), facts)

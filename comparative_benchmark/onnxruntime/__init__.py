@@ -41,7 +41,7 @@ BACKEND = BackendInfo(
     ),
     starts_from=dict.fromkeys(("default", "extended", "basic", "disabled"), (("onnx",),)),
     environment={
-        "OMP_NUM_THREADS": "{threads}",  # for PyTorch, which only exports here
+        "OMP_NUM_THREADS": "{threads}"  # for PyTorch, which only exports here
     },
     packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
     reproducer="comparative_benchmark.onnxruntime.backend:export_reproducer",

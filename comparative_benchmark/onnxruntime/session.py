@@ -98,10 +98,7 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
     try:
         # Without fallback, errors are raised instead of printed before a run on another device.
         opened = ort.InferenceSession(
-            str(path),
-            chosen,
-            providers=[(wanted, _PROVIDER_OPTIONS[device])],
-            enable_fallback=0,
+            str(path), chosen, providers=[(wanted, _PROVIDER_OPTIONS[device])], enable_fallback=0
         )
     except errors.Fail as error:
         if newer := _newer(str(error)):

@@ -264,9 +264,7 @@ class PtInductor(Backend):
     def facts(self) -> BackendFacts:
         """Returns PyTorch's facts about the program."""
         freezing = "freezing" in self.context.options
-        facts = BackendFacts(
-            weights="frozen" if freezing else "parameters",
-        )
+        facts = BackendFacts(weights="frozen" if freezing else "parameters")
         if self._applied is not None:
             facts.notes["recipe"] = self._applied
         if self.compiled_calls is not None:

@@ -800,8 +800,7 @@ class Trigger:
     """Start time and command of a run."""
 
     timestamp: Annotated[
-        str,
-        Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"),
+        str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
     ]
     command: tuple[str, ...]
 

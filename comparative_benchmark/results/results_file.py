@@ -206,7 +206,7 @@ def schema() -> dict[str, Any]:
                 "properties": {
                     name: {"$ref": "#/$defs/Verification"}
                     for name in ("verification", "final_verification")
-                },
+                }
             },
         },
     }

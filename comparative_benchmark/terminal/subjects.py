@@ -61,9 +61,7 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
         "that creates the model",
     },
     "framework": {},
-    "inputs": {
-        Subject.TORCHBENCH: "--torchbench folders define their own inputs; omit --inputs",
-    },
+    "inputs": {Subject.TORCHBENCH: "--torchbench folders define their own inputs; omit --inputs"},
     "input": _NO_MODEL,
     "dtype": _NO_MODEL,
     "batch": {

@@ -49,11 +49,7 @@ _STYLES = {
     EXPECTED: "yellow",
 }
 _FAILED_STYLE = "red"
-_VERDICT_STYLES = {
-    Verdict.FASTER: "green",
-    Verdict.SLOWER: "red",
-    Verdict.UNCLEAR: "yellow",
-}
+_VERDICT_STYLES = {Verdict.FASTER: "green", Verdict.SLOWER: "red", Verdict.UNCLEAR: "yellow"}
 # Ranks of `cbs compare` columns: the highest is dropped first. Others are always shown.
 _COMPARISON_RANKS = {
     "baseline ms": 3,
@@ -108,9 +104,7 @@ def results_table(
     failed = [case.status is not Status.OK or case.result.key in expected for case in cases]
     columns = [
         Column(
-            heading="backend",
-            cells=[case.competitor for case in cases],
-            without={"from": names},
+            heading="backend", cells=[case.competitor for case in cases], without={"from": names}
         ),
         Column(heading="from", cells=[case.framework for case in cases], rank=8),
         Column(

@@ -44,10 +44,7 @@ __all__ = ["WRITTEN_FOR", "XlaError", "differs", "extension", "hlo", "profiler",
 
 
 _PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
-_EXTENSIONS = (
-    "jax_cuda13_plugin.cuda_plugin_extension",
-    "jax_cuda12_plugin.cuda_plugin_extension",
-)
+_EXTENSIONS = ("jax_cuda13_plugin.cuda_plugin_extension", "jax_cuda12_plugin.cuda_plugin_extension")
 # In dependency order; an installation has only some of them.
 _LIBRARIES = (
     ("nvidia.cu13", ("libcudart.so.13", "libnvrtc.so.13", "libcublasLt.so.13", "libcublas.so.13")),

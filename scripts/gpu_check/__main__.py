@@ -264,12 +264,7 @@ class Driver:
                     stderr=log,
                     cwd=self._machine.scratch,
                     process_group=0,
-                    env={
-                        **os.environ,
-                        **step.variables,
-                        _MARK: mark,
-                        LIMIT_VARIABLE: str(limit_s),
-                    },
+                    env={**os.environ, **step.variables, _MARK: mark, LIMIT_VARIABLE: str(limit_s)},
                 )
             except OSError as error:
                 log.write(f"{error}\n".encode())

@@ -40,10 +40,7 @@ GROUPS = {
 COMMANDS = {
     "backends": (("backends",), ("backend", "recipe")),
     "list": (("list", "-name", NAME), ("suite",)),
-    "dry run": (
-        ("run", "-name", NAME, "--backend", "inductor", "--dry-run"),
-        ("backend", "suite"),
-    ),
+    "dry run": (("run", "-name", NAME, "--backend", "inductor", "--dry-run"), ("backend", "suite")),
     "micro list": (("micro", "list"), ("operator",)),
 }
 

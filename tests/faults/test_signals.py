@@ -15,11 +15,7 @@ ARGUMENTS = (
     *("--trial-budget", "1", "-name", TOYS),
 )
 # Output before the signal is sent, or a file that exists by then.
-MOMENTS = {
-    "preparing": "preparing",
-    "after the first process": "first processes",
-    "at once": None,
-}
+MOMENTS = {"preparing": "preparing", "after the first process": "first processes", "at once": None}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 

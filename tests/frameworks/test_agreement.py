@@ -64,11 +64,7 @@ MODELS = {
     "bert-tiny": Model(
         "bert",
         {"model_name": "bert-tiny", "seq_len": 32, "batch_size": 4},
-        {
-            "fp32": {**PLAIN, "tf": XLA},
-            "fp16": {**PLAIN, "tf": XLA},
-            "bf16": {**PLAIN, "tf": XLA},
-        },
+        {"fp32": {**PLAIN, "tf": XLA}, "fp16": {**PLAIN, "tf": XLA}, "bf16": {**PLAIN, "tf": XLA}},
         truth_limit=1e-12,
         default=("fp32", "fp16", "bf16"),
     ),
@@ -183,10 +179,7 @@ MODELS = {
         default=(),
     ),
     "bert-base": Model(
-        "bert",
-        {"model_name": "bert-base-uncased", "seq_len": 32},
-        {"fp32": PLAIN},
-        default=(),
+        "bert", {"model_name": "bert-base-uncased", "seq_len": 32}, {"fp32": PLAIN}, default=()
     ),
     "resnet-50": Model(
         "resnet", {"model_name": "microsoft/resnet-50"}, {"fp32": PLAIN}, default=()
@@ -195,10 +188,7 @@ MODELS = {
         "vit", {"model_name": "google/vit-base-patch16-224"}, {"fp32": PLAIN}, default=()
     ),
     "efficientnet-b0": Model(
-        "efficientnet",
-        {"model_name": "google/efficientnet-b0"},
-        {"fp32": PLAIN},
-        default=(),
+        "efficientnet", {"model_name": "google/efficientnet-b0"}, {"fp32": PLAIN}, default=()
     ),
     "t5-small": Model("t5", {"model_name": "t5-small", "seq_len": 64}, {"fp32": PLAIN}, default=()),
 }

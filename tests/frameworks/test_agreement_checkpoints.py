@@ -2,14 +2,7 @@
 
 import numpy as np
 import pytest
-from agreement_support import (
-    PACKAGES,
-    model_request,
-    module_name,
-    need,
-    relative,
-    run_models,
-)
+from agreement_support import PACKAGES, model_request, module_name, need, relative, run_models
 from framework_process import run_script
 
 from openxla.benchmark.artifacts import array_files

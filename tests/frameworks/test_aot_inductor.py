@@ -183,11 +183,7 @@ def test_what_was_unpacked_to_load_a_package_is_gone(programs):
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [
-        ("choosing", "torch.export"),
-        ("named", "or a tuple of tensors"),
-        ("compiler", "install g++"),
-    ],
+    [("choosing", "torch.export"), ("named", "or a tuple of tensors"), ("compiler", "install g++")],
 )
 def test_what_can_not_be_packaged_is_unsupported_with_a_reason(programs, name, reason):
     assert reason in programs[name]["unsupported"]

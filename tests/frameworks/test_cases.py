@@ -74,11 +74,7 @@ SAMPLE = {
     "nested_jax.py",
 }
 # Parts of reasons, which are more specific than a status.
-TOLD = (
-    "truth in doubt",
-    "a B that contains itself",
-    "mode is a string",
-)
+TOLD = ("truth in doubt", "a B that contains itself", "mode is a string")
 # Eager PyTorch does not judge other backends: its own float64 run must confirm it.
 RIGHT_IN_EAGER = ("b3", "b4", "b5", "b7", "c1", "d0", "e1", "e2")
 

@@ -345,8 +345,5 @@ def test_a_pipeline_is_measured_under_its_own_name(answer, tmp_path, environment
     )
     assert run.code == 0, run.out + run.err
     name = "ALL_SENTENCE_EMBEDDING_FP32_PT_BATCH2"
-    assert run.statuses == {
-        f"{name} pt_inductor:eager": "ok",
-        f"{name} onnxruntime:default": "ok",
-    }
+    assert run.statuses == {f"{name} pt_inductor:eager": "ok", f"{name} onnxruntime:default": "ok"}
     assert "all runs only in PyTorch: it is a sentence-transformers pipeline (" in run.out + run.err

@@ -72,10 +72,7 @@ MISTAKES = {
         "encoder.layer.1.attention.output.LayerNorm",
         "encoder.layer.1.attention.output.dense",
     ),
-    "ACTIVATION": (
-        "encoder.layer.1.output.dense",
-        "encoder.layer.1.intermediate.dense",
-    ),
+    "ACTIVATION": ("encoder.layer.1.output.dense", "encoder.layer.1.intermediate.dense"),
 }
 
 
@@ -134,10 +131,7 @@ def test_the_layer_with_the_mistake_is_named(tmp_path, environment, mistakes):
         assert said in done.stdout
 
 
-MODELS = (
-    "BERT_TINY_FP32_JAX_32XI32_BATCH1",
-    "RESNET_TINY_FP32_JAX_3X32X32XF32_BATCH1",
-)
+MODELS = ("BERT_TINY_FP32_JAX_32XI32_BATCH1", "RESNET_TINY_FP32_JAX_3X32X32XF32_BATCH1")
 
 
 @pytest.mark.nightly

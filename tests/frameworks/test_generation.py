@@ -136,10 +136,7 @@ def records(tmp_path_factory, environment):
     """Results of a bfloat16 model by every kind of backend."""
     directory = tmp_path_factory.mktemp("generation")
     # IREE takes a minute for a loop that PyTorch has unrolled, so it gets JAX's.
-    for framework, backends in (
-        ("PT", "pt_inductor:eager"),
-        ("JAX", "jax_xla,iree:llvm-cpu"),
-    ):
+    for framework, backends in (("PT", "pt_inductor:eager"), ("JAX", "jax_xla,iree:llvm-cpu")):
         name = f"models/GPT2_TINY_GREEDY_BF16_{framework}_4X16XI32_8XI32/.+"
         run = run_cbs(
             *("--backend", backends, "-name", name, "-w", "1", "-iter", "5"),

@@ -96,11 +96,7 @@ def test_a_model_of_two_types_is_compiled_as_it_is_and_may_use_tf32(loaded):
 @pytest.mark.parametrize("form", ["stablehlo", "hlo-text"])
 @pytest.mark.parametrize(
     ("dtype", "platform", "exact"),
-    [
-        (np.float32, "cuda", True),
-        (np.float32, "cpu", False),
-        (np.float16, "cuda", None),
-    ],
+    [(np.float32, "cuda", True), (np.float32, "cpu", False), (np.float16, "cuda", None)],
 )
 def test_an_exported_program_says_that_it_wants_no_tf32(form, dtype, platform, exact):
     exporter = JaxExporter(

@@ -326,8 +326,7 @@ def test_what_no_input_changes_is_not_ranked(memo_run):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "name",
-    ["Mean", "Maximum", "LogSumExp", "Pooled", "Bag", "PointNet", "Cosine", "Histogram"],
+    "name", ["Mean", "Maximum", "LogSumExp", "Pooled", "Bag", "PointNet", "Cosine", "Histogram"]
 )
 def test_symmetric_models_have_a_second_input(memo_run, name):
     _, memo, honest = memo_run(name)

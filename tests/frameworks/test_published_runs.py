@@ -138,12 +138,7 @@ def test_the_guide_s_runs_name_what_they_used(place, guide):
 
 @pytest.mark.parametrize(
     ("backend", "options"),
-    [
-        ("jax_xla", ""),
-        ("xla_hlo", "-c stablehlo"),
-        ("iree", "-c llvm-cpu"),
-        ("tflite", "-c fp32"),
-    ],
+    [("jax_xla", ""), ("xla_hlo", "-c stablehlo"), ("iree", "-c llvm-cpu"), ("tflite", "-c fp32")],
 )
 def test_another_machine_fetches_verifies_and_runs(place, guide, tmp_path, backend, options):
     there, lock = place.another_machine(f"root-{backend}"), place.locks[JAX]

@@ -107,10 +107,7 @@ def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
         *("--backend", "openvino:latency+int8wo-asym", "-w", "0", "-iter", "1"),
         *("-name", "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+_DEFAULT"),
         directory=tmp_path,
-        environment={
-            **recipes_environment,
-            "PYTHONPATH": path,
-        },
+        environment={**recipes_environment, "PYTHONPATH": path},
     )
     (result,) = run.document["benchmarks"]
     assert result["status"] == "ok", result["reason"]

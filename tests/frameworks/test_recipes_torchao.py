@@ -28,12 +28,7 @@ REFUSED = {
     "intx-4-48": "torchao cannot apply intx-4-48",
 }
 # One of each kind through real workers: right, compiled, refused, and lossy (1 bit keeps nothing).
-RACED = (
-    "eager+int8wo",
-    "inductor+int8dq",
-    "eager+block-64",
-    "eager+intx-1-32",
-)
+RACED = ("eager+int8wo", "inductor+int8dq", "eager+block-64", "eager+intx-1-32")
 APPLIED = """
 import json, sys
 import torch

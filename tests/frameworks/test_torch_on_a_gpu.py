@@ -14,11 +14,7 @@ torch = pytest.importorskip("torch")
 from torch._dynamo.utils import counters  # noqa: E402
 from torch._inductor.codecache import PyCodeCache  # noqa: E402
 
-from comparative_benchmark.backends.api import (  # noqa: E402
-    BackendContext,
-    BackendFacts,
-    UnsupportedError,
-)
+from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError  # noqa: E402
 from comparative_benchmark.backends.frameworks.torch_modules import to_numpy  # noqa: E402
 from comparative_benchmark.engine.worker.sampling import measure_block, with_device_times  # noqa: E402
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU  # noqa: E402
@@ -127,10 +123,7 @@ def test_a_torch_that_has_the_old_names_alone(monkeypatch):
     assert torch.backends.cudnn.allow_tf32 is False
 
 
-@pytest.mark.parametrize(
-    ("dtype", "noted"),
-    [(torch.float32, False), (torch.bfloat16, None)],
-)
+@pytest.mark.parametrize(("dtype", "noted"), [(torch.float32, False), (torch.bfloat16, None)])
 def test_a_model_on_a_gpu_is_computed_without_tf32_and_the_facts_say_so(on_gpu, dtype, noted):
     backend = on_gpu()
     value = np.ones(3, np.float32 if dtype is torch.float32 else ml_dtypes.bfloat16)

@@ -71,10 +71,7 @@ def faults_of(framework, optimizer, data_type):
 DEFAULT = {("pt", "vit-tiny", "sgd", "bf16")}
 CASES = [
     pytest.param(
-        framework,
-        *run,
-        fault,
-        marks=() if (framework, *run) in DEFAULT else pytest.mark.nightly,
+        framework, *run, fault, marks=() if (framework, *run) in DEFAULT else pytest.mark.nightly
     )
     for framework, runs in RUNS.items()
     for run in runs

@@ -413,8 +413,7 @@ def test_what_can_not_be_is_refused_in_a_sentence(bisect, tmp_path, arguments, m
 
 def test_one_backend_at_a_time(bisect, tmp_path):
     done = bisect(
-        *_package("1.0", "1.1", "output", str(tmp_path / "state")),
-        backend="test_numpy,jax_xla",
+        *_package("1.0", "1.1", "output", str(tmp_path / "state")), backend="test_numpy,jax_xla"
     )
     assert done.code == 1
     assert "--backend selects 2 backends, expected one" in done.err

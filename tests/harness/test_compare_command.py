@@ -17,9 +17,7 @@ COUNTS = ("-w", "1", "-iter", "3")
 def measured(tmp_path_factory, environment):
     """A results file with one competitor and one process."""
     return run_cbs(
-        *(*BUSY, *COUNTS),
-        directory=tmp_path_factory.mktemp("measured"),
-        environment=environment,
+        *(*BUSY, *COUNTS), directory=tmp_path_factory.mktemp("measured"), environment=environment
     )
 
 

@@ -232,8 +232,7 @@ def test_an_expired_entry_is_named(parity, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "words"),
-    [("failed", 0, "expected"), ("crashed", 1, "failed")],
+    ("status", "code", "words"), [("failed", 0, "expected"), ("crashed", 1, "failed")]
 )
 def test_known_failures_hold_for_runs_too(cbs_run, tmp_path, status, code, words):
     known = _known(tmp_path, "RAISES", status)

@@ -72,10 +72,7 @@ def run(tmp_path_factory):
         patch.setenv("CBS_ROOT_DIR", str(directory / "root"))
         patch.setattr(race, "judge_rounds", lambda *_, **__: None)
         measured = measure(
-            request,
-            heard,
-            command=["test"],
-            selection=Selection(cases=cases, share_workers=True),
+            request, heard, command=["test"], selection=Selection(cases=cases, share_workers=True)
         )
     logs = {path.name for path in directory.glob("results.logs/*/*.log")}
     return measured.results, heard.lines, logs

@@ -254,7 +254,5 @@ def test_new_writes_what_cp_template_does(clone):
         assert made.read_text() == path.read_text()
         assert os.access(made, os.X_OK) == os.access(path, os.X_OK)
     assert "already exists; choose another name" in shell(
-        clone,
-        f"{sys.executable} -m comparative_benchmark bench new twin --directory made",
-        code=1,
+        clone, f"{sys.executable} -m comparative_benchmark bench new twin --directory made", code=1
     )

@@ -164,7 +164,7 @@ def test_all_tests_of_what_is_registered_stay_green(contribution):
             "cbs-hardswish/cbs_hardswish.py",
             "common_benchmark_suite/openxla/benchmark/operators/hardswish.py",
             "openxla.benchmark.operators hardswish",
-        ),
+        )
     ],
 )
 def test_an_example_is_added_to_the_suite_itself(contribution, title, source, target, told):

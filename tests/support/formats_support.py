@@ -55,8 +55,7 @@ def write_results(
     file = ResultsFile(path)
     run_id = file.start_run(
         execution_environment=converted(
-            {"python_environment": [], "host": HOST, "git_revision": revision},
-            ExecutionEnvironment,
+            {"python_environment": [], "host": HOST, "git_revision": revision}, ExecutionEnvironment
         ),
         command=["cbs", "run"],
     )

@@ -8,12 +8,7 @@ _KIND = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-n
 
 
 def make_wheel(
-    folder: Path,
-    name: str,
-    version: str,
-    files: Mapping[str, str],
-    *,
-    requires: Sequence[str] = (),
+    folder: Path, name: str, version: str, files: Mapping[str, str], *, requires: Sequence[str] = ()
 ) -> Path:
     """Writes a wheel of pure Python files and returns its path."""
     stem = f"{name.replace('-', '_')}-{version}"

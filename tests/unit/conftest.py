@@ -111,9 +111,7 @@ def finished() -> Callable[..., TrialOutcome]:
 
 @pytest.fixture
 def two_nights(
-    tmp_path: Path,
-    make_trial: Callable[..., Trial],
-    finished: Callable[..., TrialOutcome],
+    tmp_path: Path, make_trial: Callable[..., Trial], finished: Callable[..., TrialOutcome]
 ) -> Callable[[float], dict[str, Any]]:
     """Returns a function that makes a userbenchmark document, with latencies times a factor."""
 

@@ -23,10 +23,7 @@ class OldNames(MetaPathFinder, Loader):
         self._specs: dict[str, ModuleSpec | None] = {}
 
     def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: ModuleType | None = None,
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns a spec that loads the module of the present name; None for other modules."""
         if fullname in self._packages:

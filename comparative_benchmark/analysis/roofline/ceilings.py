@@ -493,11 +493,7 @@ class _GpuRates:
 
 
 def measure_gpu(
-    cpu_model: str,
-    say: Callable[[str], None],
-    budget: Budget,
-    *,
-    child_options: Sequence[str] = (),
+    cpu_model: str, say: Callable[[str], None], budget: Budget, *, child_options: Sequence[str] = ()
 ) -> Ceilings:
     """Measures each library and data type in a child process. Takes about two minutes.
 

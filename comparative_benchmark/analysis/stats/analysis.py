@@ -305,10 +305,7 @@ def mean_ratio(groups: Iterable[Sequence[LogRatio]], level: float = VERDICT_LEVE
 
 
 def verdict(
-    interval: Interval | None,
-    *,
-    threshold: float = NOISE_THRESHOLD,
-    processes: int | None = None,
+    interval: Interval | None, *, threshold: float = NOISE_THRESHOLD, processes: int | None = None
 ) -> tuple[Verdict, str]:
     """Returns the verdict on a ratio candidate/baseline, and its reason.
 

@@ -426,10 +426,7 @@ class _Rule:
     unit: float
 
     def groups(
-        self,
-        sums: _Sums,
-        scales: npt.NDArray[np.float64],
-        counted: npt.NDArray[np.bool_],
+        self, sums: _Sums, scales: npt.NDArray[np.float64], counted: npt.NDArray[np.bool_]
     ) -> Iterator[tuple[int, Group]]:
         """Yields index and group of counted groups, given the scale of each error."""
         count = np.maximum(sums.count, 1)

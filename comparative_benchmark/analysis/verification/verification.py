@@ -426,10 +426,7 @@ def _limits(
     if (least := parameters.get(MIN_SQNR)) is not None:
         allowed = errors.scale * 10 ** (-least / 20)
         return ErrorLimits(
-            rmse=allowed,
-            needed=allowed,
-            element=largest_error(least, errors.scale),
-            bias=np.inf,
+            rmse=allowed, needed=allowed, element=largest_error(least, errors.scale), bias=np.inf
         )
     return error_limits(
         element_type_of(reference.dtype),

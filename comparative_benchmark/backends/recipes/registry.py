@@ -220,7 +220,7 @@ RECIPES = (
             "pt_inductor": torchao(
                 "prototype.quantized_training:int8_weight_only_quantized_training",
                 "Int8QuantizedTrainingLinearWeight",
-            ),
+            )
         },
         trains=("pt_inductor",),
     ),
@@ -237,7 +237,7 @@ RECIPES = (
                 "prototype.quantized_training:Int8MixedPrecisionTrainingConfig",
                 "Int8MixedPrecisionTrainingLinear",
                 module_swap=True,
-            ),
+            )
         },
         trains=("pt_inductor",),
         products="int8",

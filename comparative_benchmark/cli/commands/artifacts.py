@@ -83,10 +83,7 @@ def generate(options: argparse.Namespace) -> int:
         return EXIT_MISSING
     meant, cases = cases, _left(cases, root, resume=options.resume)
     types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
-    with (
-        screen.following(),
-        temporary_folder("generate") as spare,
-    ):
+    with screen.following(), temporary_folder("generate") as spare:
         logs = root / "logs" if options.verbose else Path(spare)
         run_settings = settings_of(
             HOST_CPU,

@@ -61,10 +61,7 @@ def new_model(options: argparse.Namespace) -> int:
     from comparative_benchmark.maintenance.onboarding.creating import write_model
 
     return write_model(
-        options.name,
-        frameworks=options.framework,
-        into=options.into,
-        torchbench=options.torchbench,
+        options.name, frameworks=options.framework, into=options.into, torchbench=options.torchbench
     )
 
 

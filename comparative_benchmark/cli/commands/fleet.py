@@ -252,12 +252,7 @@ def _export(options: argparse.Namespace, fleet: Fleet, campaign: Campaign) -> in
 
     plan = campaign.make_plan(options.campaign)
     file = export_fleet(
-        fleet,
-        plan,
-        options.target,
-        options.output,
-        install=options.install,
-        image=options.image,
+        fleet, plan, options.target, options.output, install=options.install, image=options.image
     )
     print(f"{file}: {_many(len(plan.jobs), 'job')} for {options.target}")
     return EXIT_OK

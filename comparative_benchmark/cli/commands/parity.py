@@ -23,12 +23,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.studies.parity import grid, matrix
 from comparative_benchmark.studies.parity.drift import Drift, Tracer
-from comparative_benchmark.studies.parity.grid import (
-    Cell,
-    CellResult,
-    ParityFile,
-    Row,
-)
+from comparative_benchmark.studies.parity.grid import Cell, CellResult, ParityFile, Row
 from comparative_benchmark.studies.parity.matrix import Screen
 from comparative_benchmark.studies.parity.runner import Runner, default_jobs
 from comparative_benchmark.terminal.streams import without_secrets

@@ -307,10 +307,7 @@ _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
         "list the models in the local cache, with their sizes and the workloads that use them",
         _add_listing,
     ),
-    "verify": (
-        "recompute all digests, and remove damaged files from the cache",
-        _add_listing,
-    ),
+    "verify": ("recompute all digests, and remove damaged files from the cache", _add_listing),
     "gc": ("delete cached files that no model needs", _add_gc),
     "rm": ("remove models from the local cache", _add_rm),
 }

@@ -46,8 +46,7 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs show`."""
     parser.add_argument("results", type=Path, help="results file")
     parser.add_argument(
-        "--baseline",
-        help="competitor to compute ratios against (default: the run's baseline)",
+        "--baseline", help="competitor to compute ratios against (default: the run's baseline)"
     )
     add_options(parser, "json")
 
@@ -218,10 +217,7 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
     )
     add_options(parser, "count_unchanged", "json")
     add(
-        "--yaml",
-        type=Path,
-        metavar="FILE",
-        help="regression file to write, in TorchBench's format",
+        "--yaml", type=Path, metavar="FILE", help="regression file to write, in TorchBench's format"
     )
     add("--issue", type=Path, metavar="FILE", help="file for the text of a GitHub issue")
     add(

@@ -3,11 +3,7 @@
 import argparse
 from typing import Any
 
-from comparative_benchmark.cli.options.parsing import (
-    HelpWithExamples,
-    add_run_options,
-    spellings,
-)
+from comparative_benchmark.cli.options.parsing import HelpWithExamples, add_run_options, spellings
 from comparative_benchmark.request import (
     FILES,
     FOLDERS,

@@ -123,10 +123,7 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         help="exponent of the largest power of two in sweeps; larger shapes in other sets are "
         "skipped",
     )
-    add(
-        "--dtype",
-        help=f"data types, one or more of {','.join(DATA_TYPES)} (default: fp32)",
-    )
+    add("--dtype", help=f"data types, one or more of {','.join(DATA_TYPES)} (default: fp32)")
     add(
         "--plot",
         type=Path,
@@ -243,11 +240,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for --build (default: 3600)",
     )
-    add(
-        "--everything",
-        action="store_true",
-        help="test all candidates, to find more than one step",
-    )
+    add("--everything", action="store_true", help="test all candidates, to find more than one step")
     add(
         "--attempts",
         type=count(1),

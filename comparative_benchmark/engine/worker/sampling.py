@@ -341,10 +341,7 @@ def measure_generation(
     if not parts.steps:  # the only new token comes from the prefill
         return {"prefill_ms": prefill_ms, "decode_ms": []}
     block(parts.decode, parts.steps, warm_up=True)
-    return {
-        "prefill_ms": prefill_ms,
-        "decode_ms": block(parts.decode, iterations * parts.steps),
-    }
+    return {"prefill_ms": prefill_ms, "decode_ms": block(parts.decode, iterations * parts.steps)}
 
 
 # Fills caches and initialises the optimizer's lazy state.

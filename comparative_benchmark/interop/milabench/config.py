@@ -15,12 +15,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.interop.milabench.inheritance import (
-    Entry,
-    Override,
-    entries_of,
-    strings,
-)
+from comparative_benchmark.interop.milabench.inheritance import Entry, Override, entries_of, strings
 from comparative_benchmark.results.record import Definition, EnvironmentName, WorkloadRecord
 from openxla.benchmark.text import choices
 

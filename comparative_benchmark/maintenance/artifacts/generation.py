@@ -209,11 +209,7 @@ def _call(
     work_dir.mkdir()
     with (
         settings.run.open_session(
-            get_backend(backend),
-            None,
-            work_dir=work_dir,
-            cache_dir=work_dir,
-            log_file=log_file,
+            get_backend(backend), None, work_dir=work_dir, cache_dir=work_dir, log_file=log_file
         ) as session,
         settings.running.holding(session),
     ):

@@ -216,10 +216,7 @@ def subjects(
         competitor = Competitor(backend=backend, compiler=backend.compilers[0])
         trials.append(
             Trial(
-                case=case,
-                workload=workload_of(case),
-                competitor=competitor,
-                device=settings.device,
+                case=case, workload=workload_of(case), competitor=competitor, device=settings.device
             )
         )
     preparation = Preparation(settings, announce)

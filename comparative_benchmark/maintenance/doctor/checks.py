@@ -264,8 +264,7 @@ def huge_pages(system: System) -> Finding:
         status="unknown" if not chosen else "ok" if chosen == "madvise" else "warning",
         value=chosen or "unavailable",
         cost=costs.get(
-            chosen,
-            "`always` and `never` change memory speed, `always` at unpredictable times",
+            chosen, "`always` and `never` change memory speed, `always` at unpredictable times"
         ),
         fix=f"echo madvise | sudo tee {path}" if chosen in costs else "",
         verify=f"grep -o '\\[.*\\]' {path}",

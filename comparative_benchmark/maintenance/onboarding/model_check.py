@@ -62,12 +62,7 @@ _SMALL = "tiny"
 
 
 def check_model(
-    name: str,
-    *,
-    frameworks: str | None,
-    suites: Sequence[str],
-    install: bool,
-    timeout_s: float,
+    name: str, *, frameworks: str | None, suites: Sequence[str], install: bool, timeout_s: float
 ) -> int:
     """Checks a model and prints a table.
 
@@ -279,9 +274,7 @@ def check_folders(
             else _of_folder(folder, timeout_s, installed.packages.get(folder.path))
         )
         print_findings(
-            rows,
-            [t for t in _FOLDER_TESTS if any(f.framework == t for f in rows)],
-            FOLDER_CHECKS,
+            rows, [t for t in _FOLDER_TESTS if any(f.framework == t for f in rows)], FOLDER_CHECKS
         )
         if any(item.state in ("failed", "not_run") for item in rows) or all(
             item.state == "not_applicable" for item in rows

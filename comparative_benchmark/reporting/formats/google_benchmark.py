@@ -57,11 +57,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
     one_run(results, "a Google Benchmark file")
     unique((_name(result) for result in results), "Google Benchmark's JSON")
     entries = [entry for result in results for entry in _entries(result)]
-    document = {
-        "context": _context(results),
-        "benchmarks": entries,
-        CARRIER: carried(results),
-    }
+    document = {"context": _context(results), "benchmarks": entries, CARRIER: carried(results)}
     unknown = sum(bool(r.samples_ms) and r.cpu_wall_ratio is None for r in results)
     without_cpu = [f"results without CPU time ('cpu_time' is 0): {unknown}"] if unknown else []
     return Exported(

@@ -47,10 +47,7 @@ def export(results: Sequence[PortableResult]) -> Exported:
             "python_version": host.get("python") or "",
             "release": str(host.get("system") or "").partition(" ")[2],
             "system": str(host.get("system") or "").partition(" ")[0],
-            "cpu": {
-                "brand_raw": host.get("cpu_model") or "",
-                "count": host.get("logical_cpus"),
-            },
+            "cpu": {"brand_raw": host.get("cpu_model") or "", "count": host.get("logical_cpus")},
         },
         "commit_info": {
             "id": (revision or "unversioned").removesuffix("-dirty"),

@@ -333,8 +333,7 @@ def _finding(rise: Rise, window: Window, floors: Mapping[tuple[str, Hashable], f
     floor = floors.get((rise.metric, place(dimensions)), 0.0)
     if step.ratio <= 1 + floor:
         return attrs.evolve(
-            finding,
-            withheld=f"unchanged programs differ by up to {floor:.1%} on this machine",
+            finding, withheld=f"unchanged programs differ by up to {floor:.1%} on this machine"
         )
     return attrs.evolve(finding, withheld=_unchanged(good, bad))
 

@@ -75,17 +75,10 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     low, high = axes.get_xlim()
     # Includes at least one round value on each side of 1.
     axes.set_xlim(min(low, 0.8), max(high, 1.25))
-    axes.set_yticks(
-        range(len(rows)),
-        [_escaped(standing.name) for standing in rows],
-        fontsize=9,
-    )
+    axes.set_yticks(range(len(rows)), [_escaped(standing.name) for standing in rows], fontsize=9)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="x", alpha=0.3)
-    axes.set_xlabel(
-        _escaped(f"speed-up over {baseline}, 98 % intervals (log)"),
-        fontsize=9,
-    )
+    axes.set_xlabel(_escaped(f"speed-up over {baseline}, 98 % intervals (log)"), fontsize=9)
     shared = f"{contest.common_cases} of {wording.plural(contest.cases, 'workload')} in common"
     axes.set_title(_escaped(f"{contest.name}: {shared}"), fontsize=10, loc="left")
 

@@ -224,7 +224,7 @@ def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
                 "quantity": quantity,
                 "micro": selection_of(case.result),
                 "cost": cost and [short(cost.flops), short(cost.bytes), tables.text(cost.source)],
-            },
+            }
         )
     row = tables.workloads[position]
     row["tags"] = list(dict.fromkeys([*row["tags"], *definition.tags]))

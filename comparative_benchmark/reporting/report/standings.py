@@ -340,10 +340,7 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
 
 
 def _standing(
-    items: Sequence[Judged],
-    compared: Mapping[str, Comparison],
-    shared: set[str],
-    competitors: int,
+    items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str], competitors: int
 ) -> Standing:
     case = items[0].case
     return Standing(

@@ -20,12 +20,7 @@ from comparative_benchmark.reporting.report.standings import (
     contests,
     judge,
 )
-from comparative_benchmark.reporting.report.trends import (
-    Changes,
-    Trends,
-    find_changes,
-    trends_of,
-)
+from comparative_benchmark.reporting.report.trends import Changes, Trends, find_changes, trends_of
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status
@@ -83,11 +78,7 @@ def judge_machine(inputs: Inputs, drift: str | None = None) -> Fitness:
       drift: why the machine may have changed since the baseline results; None without signs of it.
     """
     measured = [case for case in inputs.cases if case.metrics.processes]
-    findings = [
-        *_contention(measured),
-        *_sampling(inputs.cases, measured),
-        *_hosts(inputs.cases),
-    ]
+    findings = [*_contention(measured), *_sampling(inputs.cases, measured), *_hosts(inputs.cases)]
     if drift:
         findings.append(Finding("doubtful", drift))
     order = list(_HEADLINES)

@@ -16,12 +16,7 @@ import attrs
 import msgspec
 
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD, SampleError, Verdict
-from comparative_benchmark.reporting.history.rows import (
-    Moment,
-    Place,
-    TrendPoint,
-    published_device,
-)
+from comparative_benchmark.reporting.history.rows import Moment, Place, TrendPoint, published_device
 from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError, merge
 from comparative_benchmark.reporting.report.standings import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
@@ -97,10 +92,7 @@ def points_of(cases: Sequence[ReportCase]) -> list[tuple[ReportCase, TrendPoint]
 
 def _points(judged: Iterable[Judged]) -> list[tuple[ReportCase, TrendPoint]]:
     return [
-        (
-            item.case,
-            TrendPoint(started, span.estimate, span.low, span.high, _versions(item.case)),
-        )
+        (item.case, TrendPoint(started, span.estimate, span.low, span.high, _versions(item.case)))
         for item in judged
         if (span := item.interval) is not None and (started := item.case.started) is not None
     ]
@@ -294,11 +286,7 @@ class Changes:
 
 
 def find_changes(
-    path: Path,
-    inputs: Inputs,
-    *,
-    threshold: float = NOISE_THRESHOLD,
-    trends: Trends = lambda _: (),
+    path: Path, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD, trends: Trends = lambda _: ()
 ) -> Changes:
     """Returns how results differ from an older file's.
 

@@ -237,10 +237,7 @@ def _compared(job: tuple[Case, Case, float, bool]) -> Comparison:
 
 
 def compare_to_baseline(
-    cases: Iterable[Case],
-    baseline: str = DEFAULT_BASELINE,
-    *,
-    threshold: float = NOISE_THRESHOLD,
+    cases: Iterable[Case], baseline: str = DEFAULT_BASELINE, *, threshold: float = NOISE_THRESHOLD
 ) -> list[Comparison]:
     """Compares each competitor of a workload with the baseline competitor.
 

@@ -99,11 +99,7 @@ class Roofs:
 
 
 def ceilings_for(
-    results: Sequence[Result],
-    threads: int,
-    *,
-    measure: bool,
-    say: Callable[[str], None],
+    results: Sequence[Result], threads: int, *, measure: bool, say: Callable[[str], None]
 ) -> tuple[Ceilings, ...]:
     """Returns the known ceilings of the devices of a run.
 

@@ -235,10 +235,7 @@ class Bisection:
         known = step == (0, len(candidates) - 1)
         neighbours = ends if known else self._compare(*step, focus)
         return Outcome(
-            candidates=tuple(candidates),
-            ends=ends,
-            conclusion=conclusion,
-            neighbours=neighbours,
+            candidates=tuple(candidates), ends=ends, conclusion=conclusion, neighbours=neighbours
         )
 
     def _compare(self, good: int, index: int, focus: Focus) -> Comparison:

@@ -18,11 +18,7 @@ from comparative_benchmark.studies.bisection.environments import (
     companions_of,
 )
 from comparative_benchmark.studies.bisection.racing import sought_threshold
-from comparative_benchmark.studies.bisection.search import (
-    Candidate,
-    CaseAnswer,
-    Oracle,
-)
+from comparative_benchmark.studies.bisection.search import Candidate, CaseAnswer, Oracle
 
 STATE = "bisection.json"
 

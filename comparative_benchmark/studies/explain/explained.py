@@ -289,9 +289,7 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
     latencies = [shown.of(digits(side.latency_ms), "", "") for side in (slow, fast)]
     empty = () if narrow else ("",)
     table.add_row(
-        "measured latency",
-        _signed(explanation.lost_ms),
-        *(*empty, *latencies[0], *latencies[1]),
+        "measured latency", _signed(explanation.lost_ms), *(*empty, *latencies[0], *latencies[1])
     )
     return table
 

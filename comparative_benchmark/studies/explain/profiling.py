@@ -10,12 +10,7 @@ import attrs
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.analysis.machine.host import default_threads, describe, usable_cpus
 from comparative_benchmark.api import recorded_trials
-from comparative_benchmark.backends.operator_profile import (
-    FILE,
-    OperatorProfile,
-    combined,
-    write,
-)
+from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile, combined, write
 from comparative_benchmark.engine.messages import Timeline
 from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.engine.preparation import Preparation

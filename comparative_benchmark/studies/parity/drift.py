@@ -280,9 +280,7 @@ class _Pair:
         made = [case for case in others if case.model.model_impl.module_path == producer]
         seen = [case for case in others if _framework(case) in RECORDERS]
         return cls(
-            row=row,
-            reference=next(iter((*made, *seen, *others)), None),
-            candidate=cases[suspect],
+            row=row, reference=next(iter((*made, *seen, *others)), None), candidate=cases[suspect]
         )
 
     @property

@@ -123,9 +123,7 @@ def _cell(result: CellResult, expected: Mapping[CellKey, str], footnotes: Footno
 
 
 def _panels(
-    labels: Sequence[str],
-    texts: Mapping[tuple[str, str], Mapping[str, Text]],
-    width: int,
+    labels: Sequence[str], texts: Mapping[tuple[str, str], Mapping[str, Text]], width: int
 ) -> list[list[tuple[str, str]]]:
     """Returns groups of columns; each group fits next to the labels."""
     room = width - max(map(len, (*labels, "workload")), default=0) - _PADDING

@@ -121,9 +121,7 @@ class Lane:
             with Participant(trial, artifacts, self._settings, plan, shared) as participant:
                 participant.start()
                 participant.check(
-                    OutputChecks.verify_rest,
-                    OutputChecks.verify_second,
-                    OutputChecks.verify_update,
+                    OutputChecks.verify_rest, OutputChecks.verify_second, OutputChecks.verify_update
                 )
         if participant.record.status not in _SETTLED:
             self._pool.empty()

@@ -84,11 +84,7 @@ def reproduce(
     trial = recorded_trials.trial_of(recorded, suites, run_recorded_python=recorded_python)
     target = _target(output, trial)
     console = Console()
-    with (
-        console.following(),
-        _built(target) as directory,
-        temporary_folder("repro") as scratch,
-    ):
+    with console.following(), _built(target) as directory, temporary_folder("repro") as scratch:
         settings = settings_of(
             trial.device,
             timeout_s=timeout_s,

@@ -17,10 +17,7 @@ from cbs_test_plugin.adversaries import (
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import utils
 
-_FRAMEWORKS = {
-    "pt": def_types.ModelFrameworkType.PYTORCH,
-    "jax": def_types.ModelFrameworkType.JAX,
-}
+_FRAMEWORKS = {"pt": def_types.ModelFrameworkType.PYTORCH, "jax": def_types.ModelFrameworkType.JAX}
 # Limits of a framework's module: arrays and functions of JAX keep no state.
 _NOT_IN = {"jax": ("layer-skipped", "one-behind", *OF_TORCH), "pt": ()}
 

@@ -117,14 +117,8 @@ def _statistics() -> _Named:
         "cosine",
         _of(lambda x, y: functional.cosine_similarity(x, y, dim=-1), x, _normal(64, 512)),
     )
-    yield (
-        "loss",
-        _module(lambda: Function(functional.mse_loss), x, _normal(64, 512)),
-    )
-    yield (
-        "cross-entropy",
-        _of(functional.cross_entropy, _normal(32, 100), _integers(100, 32)),
-    )
+    yield ("loss", _module(lambda: Function(functional.mse_loss), x, _normal(64, 512)))
+    yield ("cross-entropy", _of(functional.cross_entropy, _normal(32, 100), _integers(100, 32)))
     yield "skewness", _of(lambda x: ((x - x.mean(-1, keepdim=True)) ** 3).mean(-1), x)
     yield "ranges", _of(lambda x: x.amax(-1) - x.amin(-1), x)
     yield "weighted-mean", _of(lambda x: (x * torch.softmax(x, -1)).sum(-1), x)

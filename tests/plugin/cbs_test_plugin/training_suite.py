@@ -1,11 +1,6 @@
 """Networks that are trained wrong in one way each, in two frameworks; and right ones."""
 
-from cbs_test_plugin.adversaries_steps import (
-    ONLY_IN_TORCH,
-    ONLY_MIXED,
-    STEPS,
-    UPDATES,
-)
+from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, ONLY_MIXED, STEPS, UPDATES
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import training_cases
 

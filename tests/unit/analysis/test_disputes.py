@@ -32,8 +32,7 @@ def test_two_that_differ_by_rounding_agree(judged):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [RIGHT * 1.00001, RIGHT[:-1], RIGHT.astype(np.float64), np.full_like(RIGHT, np.nan)],
+    "other", [RIGHT * 1.00001, RIGHT[:-1], RIGHT.astype(np.float64), np.full_like(RIGHT, np.nan)]
 )
 def test_two_that_differ_otherwise_do_not(judged, other):
     assert judged({"a": RIGHT, "b": np.asarray(other, other.dtype)}) is None

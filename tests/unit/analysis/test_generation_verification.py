@@ -17,12 +17,7 @@ NEW = 8
 DATA_TYPES = ("fp32", "fp16", "bf16")
 SEEDS = (0, 1, 2)
 # Faults of the model itself: wrong whoever's tokens it is fed with.
-MODEL_FAULTS = (
-    "stale-cache",
-    "writes-one-place-further",
-    "mask-one-too-short",
-    "wrong-position",
-)
+MODEL_FAULTS = ("stale-cache", "writes-one-place-further", "mask-one-too-short", "wrong-position")
 
 
 def generator(data_type="fp32", fault="none", seed=0, name="toy-text"):

@@ -89,8 +89,7 @@ def test_the_gpu_that_is_used_is_the_first_that_cuda_shows(gpus, visible, order,
 
 
 @pytest.mark.parametrize(
-    ("visible", "used", "memory"),
-    [(None, 0, 1), ("MIG-b", 0, 2), ("MIG-c", 1, 3), ("GPU-2", 1, 3)],
+    ("visible", "used", "memory"), [(None, 0, 1), ("MIG-b", 0, 2), ("MIG-c", 1, 3), ("GPU-2", 1, 3)]
 )
 def test_of_a_divided_gpu_the_part_that_is_used_counts(visible, used, memory, monkeypatch):
     if visible:

@@ -161,10 +161,7 @@ def test_a_recipe_is_an_option_of_a_compiler():
         if case.name == "models/BERT_TINY_FP32_PT_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
     ]
     trial = Trial(
-        case=case,
-        workload=workload_of(case),
-        competitor=competitor,
-        device=devices.HOST_CPU,
+        case=case, workload=workload_of(case), competitor=competitor, device=devices.HOST_CPU
     )
     assert trial.precision == "int8wo"
     assert trial.verify_parameters == {"min_sqnr_db": 30.0}

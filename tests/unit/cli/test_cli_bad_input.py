@@ -146,11 +146,7 @@ def test_a_deadline_for_a_phase_that_does_not_exist_is_refused(cbs_run):
     assert "first_run" in said
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["nope"], ["list", "--nope"], ["show"]],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("arguments", [[], ["nope"], ["list", "--nope"], ["show"]], ids=" ".join)
 def test_an_incomplete_or_unknown_command_exits_with_1_and_not_with_the_code_of_wrong_output(
     cbs, arguments
 ):

@@ -41,10 +41,7 @@ def lines(model, ours=OURS):
         ("import os\ndef call():\n  os.fork()", ["the end"]),
         ("import os\ndef call():\n  for _ in range(3): os.fork()", ["the end"]),
         # A copy that raises does not count as a second failure.
-        (
-            "import os\ndef call():\n  os.fork()\n  raise ValueError('no')",
-            ["no", "the end"],
-        ),
+        ("import os\ndef call():\n  os.fork()\n  raise ValueError('no')", ["no", "the end"]),
         ("import os\ndef call():\n  if os.fork() == 0: raise SystemExit", ["the end"]),
         # The task of the copy is done.
         (

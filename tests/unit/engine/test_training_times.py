@@ -123,8 +123,7 @@ def test_batches_of_one_network_scale_from_the_smallest():
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
-    [(Status.UNSUPPORTED, "no"), (Status.CRASHED, "crashed: no")],
+    ("status", "reason"), [(Status.UNSUPPORTED, "no"), (Status.CRASHED, "crashed: no")]
 )
 def test_what_goes_wrong_with_parts_is_a_reason(status, reason):
     def call(*_, **__):

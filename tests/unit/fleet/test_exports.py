@@ -141,10 +141,7 @@ def test_features_with_other_names_are_refused_for_reframe(export, capsys):
 def test_the_github_workflow_is_valid_and_has_all_batches(export):
     _, folder = export("github")
     content = yaml.safe_load((folder / "workflow.yml").read_text())
-    assert content["env"] == {
-        "FLEET": "out",
-        "SUITE": "suite[jax-xla] @ git+https://x@1",
-    }
+    assert content["env"] == {"FLEET": "out", "SUITE": "suite[jax-xla] @ git+https://x@1"}
     measure, collect = content["jobs"]["measure"], content["jobs"]["collect"]
     assert measure["strategy"]["matrix"]["include"] == [
         {"batch": "small.0", "labels": ["self-hosted", "small"], "minutes": 90},

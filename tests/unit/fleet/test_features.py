@@ -51,10 +51,7 @@ def test_one_of_several_requirements_is_enough():
 def test_all_parts_of_a_requirement_are_parsed():
     text = "+nvidia.com/gpu -smt %device=a100 %device=a100"
     assert parse_requirement(text) == Requirement(
-        text,
-        frozenset({"nvidia.com/gpu"}),
-        frozenset({"smt"}),
-        (("device", "a100"),),
+        text, frozenset({"nvidia.com/gpu"}), frozenset({"smt"}), (("device", "a100"),)
     )
 
 

@@ -23,10 +23,7 @@ from comparative_benchmark.fleet.planning import (
 )
 from comparative_benchmark.request import RunRequest
 
-CLASSES = (
-    MachineClass(name="a", repeats=2),
-    MachineClass(name="b", repeats=3, device="cuda"),
-)
+CLASSES = (MachineClass(name="a", repeats=2), MachineClass(name="b", repeats=3, device="cuda"))
 
 
 def on_both_devices(number):

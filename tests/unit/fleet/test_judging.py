@@ -99,10 +99,7 @@ def test_shared_allocations_are_not_judged():
 def test_the_baseline_can_be_chosen():
     found = class_verdicts(campaign(lambda *_: {EAGER: 1.0, XLA: 0.5, IREE: 4.0}), XLA)
 
-    assert verdicts(found) == {
-        ("zen4", EAGER): Verdict.SLOWER,
-        ("zen4", IREE): Verdict.SLOWER,
-    }
+    assert verdicts(found) == {("zen4", EAGER): Verdict.SLOWER, ("zen4", IREE): Verdict.SLOWER}
 
 
 def test_competitors_that_a_job_measured_on_two_nodes_are_not_compared():

@@ -92,10 +92,7 @@ def test_a_killed_supervisor_installs_nothing(placement, monkeypatch):
     killed = Ended(tag="t", observed=Observed(), log_file=placement.base, reason="it was killed")
     monkeypatch.setattr(phases.execution, "run", lambda *_, **__: [killed])
     outcome = phases.add_packages(placement, ["voir"])
-    assert (outcome.status, outcome.reason) == (
-        Status.FAILED,
-        "cannot install voir: it was killed",
-    )
+    assert (outcome.status, outcome.reason) == (Status.FAILED, "cannot install voir: it was killed")
 
 
 @pytest.mark.parametrize(

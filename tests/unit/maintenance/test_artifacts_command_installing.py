@@ -230,8 +230,7 @@ def test_an_archive_that_leads_elsewhere_puts_nothing_in_place(tmp_path, monkeyp
         tar.add(made.inputs[0], arcname="../../input_0.npy")
     entries = manifests.read_manifest(directory).files
     write_manifest(
-        directory,
-        {**{entry.path: entry.artifact_type for entry in entries}, evil.name: "inputs"},
+        directory, {**{entry.path: entry.artifact_type for entry in entries}, evil.name: "inputs"}
     )
     wipe(monkeypatch, tmp_path)
     with pytest.raises(ArtifactError, match="points outside"):

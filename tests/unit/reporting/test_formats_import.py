@@ -196,8 +196,7 @@ def test_a_torchbench_metric_that_is_no_number_is_refused_with_its_line():
 
 def test_records_of_the_oss_database_by_configuration():
     document = records(
-        ("abs_latency", [1.0, 3.0, 2.0], {}),
-        ("accuracy", [], {"benchmark_values": '["pass"]'}),
+        ("abs_latency", [1.0, 3.0, 2.0], {}), ("accuracy", [], {"benchmark_values": '["pass"]'})
     )
     for text in (json.dumps(document), "\n".join(map(json.dumps, document))):
         imported = importer("auto")(Source("a.json", text.encode()))

@@ -281,12 +281,7 @@ def test_a_program_that_did_not_change_is_not_blamed(looked):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"versions": {"jax": "0.10.3"}},
-        {"revision": "s"},
-        {"program": "r" * 64},
-        {"program": ""},
-    ],
+    [{"versions": {"jax": "0.10.3"}}, {"revision": "s"}, {"program": "r" * 64}, {"program": ""}],
 )
 def test_a_program_of_which_something_changed_is_blamed(looked, change):
     def plant(case, number):

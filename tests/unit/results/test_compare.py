@@ -5,15 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from results_support import (
-    LATEST,
-    completed,
-    content_of,
-    decoded,
-    metrics,
-    plain_document,
-    record,
-)
+from results_support import LATEST, completed, content_of, decoded, metrics, plain_document, record
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.results.case import cases_of

@@ -59,8 +59,7 @@ def test_conditions_that_differ_are_named(before, after, words):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [([0.3, 0, 0], [0.7, 0, 0]), ([0, 0, 0], [0.5, 9, 9])],
+    ("before", "after"), [([0.3, 0, 0], [0.7, 0, 0]), ([0, 0, 0], [0.5, 9, 9])]
 )
 def test_loads_that_are_about_equal_are_not_remarked(before, after):
     sides = at(MORNING, load_average=before), at("2026-03-01T08:10:00Z", load_average=after)

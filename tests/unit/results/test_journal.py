@@ -43,11 +43,7 @@ HOST = {
     "hostname": "here",
 }
 ENVIRONMENT = converted(
-    {
-        "python_environment": [{"name": "jax", "version": "1"}],
-        "host": HOST,
-        "git_revision": "abc",
-    },
+    {"python_environment": [{"name": "jax", "version": "1"}], "host": HOST, "git_revision": "abc"},
     ExecutionEnvironment,
 )
 

@@ -11,11 +11,7 @@ from test_compare import document, metrics, record
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.comparing import compare
-from comparative_benchmark.results.comparing.noise_floor import (
-    common_move,
-    is_of_move,
-    run_to_run,
-)
+from comparative_benchmark.results.comparing.noise_floor import common_move, is_of_move, run_to_run
 from comparative_benchmark.results.results_file import encode
 
 EAGER, INDUCTOR = "pt_inductor:eager", "pt_inductor:inductor"

@@ -102,8 +102,7 @@ def test_concurrent_writers_lose_nothing_and_readers_see_whole_files(tmp_path):
     path, count = tmp_path / "results.json", 15
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), str(name), str(count)],
-            stdin=subprocess.PIPE,
+            [sys.executable, "-c", WRITER, str(path), str(name), str(count)], stdin=subprocess.PIPE
         )
         for name in range(4)
     ]

@@ -19,11 +19,7 @@ from comparative_benchmark.reporting.report.standings import judge
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing.compare import summarize_comparisons
 from comparative_benchmark.results.comparing.comparison import process_samples
-from comparative_benchmark.terminal.compare_views import (
-    latency_text,
-    speedup_text,
-    summary_line,
-)
+from comparative_benchmark.terminal.compare_views import latency_text, speedup_text, summary_line
 from comparative_benchmark.terminal.tables import results_table
 
 PRODUCT = Path(__file__).parents[3] / "comparative_benchmark"

@@ -197,16 +197,7 @@ STATE = (
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        STATE % (1, '{"x": 1}'),
-        STATE % (9, ""),
-    ],
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", STATE % (1, '{"x": 1}'), STATE % (9, "")])
 def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path, text):
     path = tmp_path / "bisection.json"
     path.write_text(text)

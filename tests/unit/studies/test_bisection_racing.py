@@ -4,11 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.analysis.stats.planning import (
-    CompileOnly,
-    FixedCounts,
-    SamplingRule,
-)
+from comparative_benchmark.analysis.stats.planning import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.engine.settings import Environment, RunSettings
 from comparative_benchmark.studies.bisection.racing import Metric, RaceOracle, other_packages

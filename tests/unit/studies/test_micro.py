@@ -242,12 +242,7 @@ def test_a_row_with_too_few_different_numbers_is_refused():
 def _trials(found):
     (competitor,) = parse_competitors("jax_xla", "cpu")
     return [
-        Trial(
-            case=case,
-            workload=workload_of(case),
-            competitor=competitor,
-            device=devices.HOST_CPU,
-        )
+        Trial(case=case, workload=workload_of(case), competitor=competitor, device=devices.HOST_CPU)
         for case in found
     ]
 

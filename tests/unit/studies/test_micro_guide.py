@@ -242,11 +242,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
             "type": "micro-benchmark custom layer",
             "origins": ["torchao"],
         },
-        "metric": {
-            "name": "speedup(wrt bf16)",
-            "benchmark_values": [0.5],
-            "target_value": 0.0,
-        },
+        "metric": {"name": "speedup(wrt bf16)", "benchmark_values": [0.5], "target_value": 0.0},
         "runners": [],
         "dependencies": {},
     }
@@ -429,10 +425,7 @@ def test_a_model_type_without_weights_takes_no_recipe(utils):
     ("text", "hint"),
     [
         (_replaced("int8wo,", "my_new_quantization,"), "string_to_config() in "),
-        (
-            _replaced("[semi-sparse", "[my_new_sparsity"),
-            "or run cbs new-recipe",
-        ),
+        (_replaced("[semi-sparse", "[my_new_sparsity"), "or run cbs new-recipe"),
         (_replaced("ln_linear", "my_custom_model"), "branch in create_model_and_input_data()"),
         (_replaced("ln_linear", "my_custom_model"), "torchao/testing/model_architectures.py"),
         (_replaced("ln_linear", "my_custom_model"), "or run cbs new-operator"),

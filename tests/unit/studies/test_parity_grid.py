@@ -74,9 +74,7 @@ def test_two_implementations_in_one_framework_have_a_row_each(every):
     assert second.others[JAX] == first.cases[JAX]
     assert PT not in second.others
     [cell] = grid.cells(
-        [second],
-        grid.columns([JAX], parse_competitors("jax_xla", "cpu")),
-        devices.HOST_CPU,
+        [second], grid.columns([JAX], parse_competitors("jax_xla", "cpu")), devices.HOST_CPU
     )
     assert cell.trial is None
     assert "row above" in cell.unsupported
@@ -88,9 +86,7 @@ def test_workloads_of_one_label_are_told_apart(every):
         case,
         name="models/SEEDED/inputs/X",
         model=attrs.evolve(
-            case.model,
-            name="SEEDED",
-            model_parameters={**case.model.model_parameters, "seed": 7},
+            case.model, name="SEEDED", model_parameters={**case.model.model_parameters, "seed": 7}
         ),
     )
     assert workload_of(case).label == workload_of(seeded).label

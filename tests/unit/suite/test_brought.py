@@ -202,10 +202,7 @@ def test_inputs_that_cannot_be_are_reported(text, words):
         ("net.py:smal", "has no 'smal'; did you mean small?"),
         ("net.py:1x", "'1x' is not the name of a callable"),
         ("broken.py", "broken.py:1: invalid Python"),
-        (
-            "many.py",
-            "many.py creates the model; pass one of many.py:A, many.py:B, or rename",
-        ),
+        ("many.py", "many.py creates the model; pass one of many.py:A, many.py:B, or rename"),
         ("bare.py:f", 'imports no framework; add FRAMEWORK = "pt"'),
         ("both.py:f", "imports jax and pytorch"),
         ("wrong.py:f", "unknown framework 'mxnet'; choices are pt, jax, tf"),
@@ -351,14 +348,8 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
     ("changes", "words"),
     [
         ({"hidden_act": "relu"}, "hidden_act is 'relu', but the suite supports only 'silu'"),
-        (
-            {"rope_parameters": {"rope_type": "yarn"}},
-            "have the unsupported type 'yarn'",
-        ),
-        (
-            {"rope_scaling": {"type": "linear"}},
-            "have the unsupported type 'linear'",
-        ),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "have the unsupported type 'yarn'"),
+        ({"rope_scaling": {"type": "linear"}}, "have the unsupported type 'linear'"),
         ({"vocab_size": None}, "vocab_size is missing"),
         ({"model_type": "mamba"}, "mamba is not an architecture of the suite"),
         ({"num_attention_heads": 0, "head_dim": None}, "its configuration cannot be read"),

@@ -116,9 +116,7 @@ def test_answers_that_end_without_a_byte_are_given_up(server, cache):
 
 def test_a_server_without_ranges_sends_all_of_it_again(server, cache):
     server.inject(
-        "MODEL/x.bin",
-        Fault(kind="cut", cut_at=0.5),
-        Fault(kind="range ignored", ignore_range=True),
+        "MODEL/x.bin", Fault(kind="cut", cut_at=0.5), Fault(kind="range ignored", ignore_range=True)
     )
     assert fetched(server, cache) == DATA
     asked = [asked for path, asked in server.requests if path == "/MODEL/x.bin"]
@@ -127,9 +125,7 @@ def test_a_server_without_ranges_sends_all_of_it_again(server, cache):
 
 def test_another_range_than_asked_for_is_not_taken(server, cache):
     server.inject(
-        "MODEL/x.bin",
-        Fault(kind="cut", cut_at=0.5),
-        Fault(kind="wrong range", wrong_range=True),
+        "MODEL/x.bin", Fault(kind="cut", cut_at=0.5), Fault(kind="wrong range", wrong_range=True)
     )
     assert fetched(server, cache) == DATA
 
@@ -209,9 +205,7 @@ def test_truncated_without_a_length_is_continued(server, cache):
 
 def test_swapped_in_the_middle_is_seen(server, cache):
     server.inject(
-        "MODEL/x.bin",
-        Fault(kind="cut", cut_at=0.5),
-        Fault(kind="swapped", content=OTHER),
+        "MODEL/x.bin", Fault(kind="cut", cut_at=0.5), Fault(kind="swapped", content=OTHER)
     )
     assert fetched(server, cache) == DATA
 

@@ -36,11 +36,7 @@ from openxla.benchmark.artifacts.stores import (
 pytestmark = pytest.mark.slow
 
 # The largest takes the resumable way, in three pieces.
-FILES = {
-    "model.mlir": content(17 << 20, 1),
-    "inputs/input 0+ä.npy": content(7000, 2),
-    "empty": b"",
-}
+FILES = {"model.mlir": content(17 << 20, 1), "inputs/input 0+ä.npy": content(7000, 2), "empty": b""}
 URL = f"gs://{BUCKET}/jax/v1/MODEL"
 OPTIONS = PublishOptions(deadline_s=60, read_timeout_s=20)
 FETCH = FetchOptions(deadline_s=60, read_timeout_s=20, backoff_s=0.01)

@@ -199,11 +199,7 @@ def test_variables_are_set_by_their_paths(tools):
         "layers.3.q.weight": np.arange(6.0).reshape(2, 3),
         "layers.3.bn.running_var": np.ones(3),
     }
-    renaming = (
-        (r"^block_(\d+)/", r"layers.\1."),
-        (r"\.query/", ".q/"),
-        (r"^normalization.*$", ""),
-    )
+    renaming = ((r"^block_(\d+)/", r"layers.\1."), (r"\.query/", ".q/"), (r"^normalization.*$", ""))
     tools.keras_port.port(network, weights, renaming)
     assert kernel.value.tolist() == [[[0], [1], [2]], [[3], [4], [5]]]
     assert moving.value.tolist() == [1, 1, 1]

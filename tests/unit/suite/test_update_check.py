@@ -14,12 +14,7 @@ from openxla.benchmark.training.models import (
 )
 
 NAMES = {"a.weight": 3000, "b.bias": 8}
-CHANGES = {
-    "learning_rate": 1.01,
-    "weight_decay": 0.5,
-    "momentum": 0.99,
-    "epsilon": 1e-3,
-}
+CHANGES = {"learning_rate": 1.01, "weight_decay": 0.5, "momentum": 0.99, "epsilon": 1e-3}
 
 
 def after(optimizer, dtype=np.float64):

@@ -93,11 +93,7 @@ def test_matrices_that_are_in_out_already_stay():
 @pytest.mark.parametrize(
     ("shapes", "tensors", "said"),
     [
-        (
-            SHAPES,
-            {**TENSORS, "table.weight": np.zeros((5, 3))},
-            "(5, 3), but words is (5, 2)",
-        ),
+        (SHAPES, {**TENSORS, "table.weight": np.zeros((5, 3))}, "(5, 3), but words is (5, 2)"),
         (
             SHAPES,
             {name: value for name, value in TENSORS.items() if name != "norm.running_var"},

@@ -226,11 +226,7 @@ def test_what_is_not_installed_is_what_to_try():
 
 
 @pytest.mark.parametrize(
-    "records",
-    [
-        (FAST,),
-        (FAST, record("openvino:latency", workload="another", metrics=times(2.0))),
-    ],
+    "records", [(FAST,), (FAST, record("openvino:latency", workload="another", metrics=times(2.0)))]
 )
 def test_nothing_is_said_where_there_is_no_question(records):
     assert said(*records) == []

@@ -150,9 +150,7 @@ def cases_with(cases: Sequence[BenchmarkCase], inputs: UserInputs) -> list[Bench
         if case.model.name not in by_name:
             _check(case, inputs)
             by_name[case.model.name] = BenchmarkCase.build(
-                model=case.model,
-                input_data=inputs.data,
-                verify_parameters=case.verify_parameters,
+                model=case.model, input_data=inputs.data, verify_parameters=case.verify_parameters
             )
     return list(by_name.values())
 

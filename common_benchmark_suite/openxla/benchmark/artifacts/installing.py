@@ -245,10 +245,7 @@ def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping
 
 @contextmanager
 def _contents(
-    fetched: FetchedModel,
-    types: Collection[str],
-    where: str,
-    limits: archives.Limits | None = None,
+    fetched: FetchedModel, types: Collection[str], where: str, limits: archives.Limits | None = None
 ) -> Iterator[dict[str, Path]]:
     """Yields the files of some types by sha256, including those in archives."""
     entries = [file for file in fetched.manifest.files if file.artifact_type in types]

@@ -108,8 +108,7 @@ def _united(first: tuple[T, ...], second: tuple[T, ...]) -> tuple[T, ...]:
 
 
 _count = attrs.field(
-    default=None,
-    validator=validators.optional([validators.instance_of(int), validators.ge(0)]),
+    default=None, validator=validators.optional([validators.instance_of(int), validators.ge(0)])
 )
 _text = attrs.field(default=None, validator=validators.optional(validators.instance_of(str)))
 

@@ -269,11 +269,7 @@ SD_VAE_TINY = _tiny("SD_VAE_TINY", "4X8X8X${ELEMENT_TYPE}", families.SD_VAE, "sd
 SD_VAE = _batches("SD_VAE", "4X64X64X${ELEMENT_TYPE}", families.SD_VAE, "sd-vae", (1, 8))
 
 WHISPER_TINY_TEST = _tiny(
-    "WHISPER_TINY_TEST",
-    "80X100X${ELEMENT_TYPE}",
-    families.WHISPER,
-    "whisper-tiny-test",
-    seq_len=16,
+    "WHISPER_TINY_TEST", "80X100X${ELEMENT_TYPE}", families.WHISPER, "whisper-tiny-test", seq_len=16
 )
 # Its authors call it tiny. Here that word is reserved for networks that run in milliseconds, so
 # that `.*TINY.*` selects only these; this one is named after its number of weights.

@@ -60,11 +60,7 @@ class Tree:
 
     def parameters(self) -> dict[str, ParameterValue]:
         """Returns model parameters that record the location and digest at planning time."""
-        return {
-            "tree": str(self.folder),
-            "tree_module": self.module,
-            "tree_sha256": self.digest(),
-        }
+        return {"tree": str(self.folder), "tree_module": self.module, "tree_sha256": self.digest()}
 
     def check(self, digest: str) -> None:
         """Raises DefinitionError if the files have changed since the run was planned."""

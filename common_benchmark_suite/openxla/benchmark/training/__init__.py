@@ -49,11 +49,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
         for item in (
             Optimizer(name="sgd", learning_rate=0.01, weight_decay=0.01, momentum=0.9),
             Optimizer(
-                name="adamw",
-                learning_rate=1e-3,
-                weight_decay=0.1,
-                betas=(0.9, 0.999),
-                epsilon=1e-5,
+                name="adamw", learning_rate=1e-3, weight_decay=0.1, betas=(0.9, 0.999), epsilon=1e-5
             ),
         )
     }

@@ -17,10 +17,7 @@ from openxla.benchmark.user_models.hugging_face.companion_formats import ADAPTER
 from openxla.benchmark.user_models.hugging_face.hub import PREFIX
 from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs.programs import KINDS, SAVED_MODEL, ProgramFile
-from openxla.benchmark.user_models.programs.torch_archives import (
-    is_torch_export,
-    is_torchscript,
-)
+from openxla.benchmark.user_models.programs.torch_archives import is_torch_export, is_torchscript
 from openxla.benchmark.user_models.python_files.outline import dotted_name
 from openxla.benchmark.user_models.refusals import (
     NOTEBOOK,

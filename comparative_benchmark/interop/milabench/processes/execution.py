@@ -368,12 +368,7 @@ def run(
         runs = [
             stack.enter_context(
                 SupervisedCommand(
-                    command,
-                    mark=mark,
-                    limits=limits,
-                    log_dir=log_dir,
-                    echo=echo,
-                    pass_fds=pass_fds,
+                    command, mark=mark, limits=limits, log_dir=log_dir, echo=echo, pass_fds=pass_fds
                 )
             )
             for command in commands

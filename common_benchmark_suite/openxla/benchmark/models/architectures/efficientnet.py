@@ -8,10 +8,7 @@ import attrs
 
 from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.image_classifier import (
-    LABEL_CONFIG,
-    ImageClassifier,
-)
+from openxla.benchmark.models.architectures.image_classifier import LABEL_CONFIG, ImageClassifier
 
 # Scales of a seeded checkpoint. Its batch norms have running statistics near 0 and 1 and do not
 # correct the scale, so each convolution compensates for the mean square of its input. Before swish,

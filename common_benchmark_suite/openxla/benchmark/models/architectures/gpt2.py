@@ -52,9 +52,7 @@ class Gpt2(CausalLM):
         "gpt2-tiny": _config(128, 2, 2, vocab_size=1024, n_positions=128, n_ctx=128),
         "gpt2": _config(768, 12, 12),
     }
-    pretrained = {
-        "gpt2": ("openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e"),
-    }
+    pretrained = {"gpt2": ("openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e")}
 
     standard = {"model_name": "gpt2"}
     example = {"model_name": "gpt2-tiny", "seq_len": 32}

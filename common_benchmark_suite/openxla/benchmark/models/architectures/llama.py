@@ -57,7 +57,7 @@ class Llama(CausalLM):
         "TinyLlama/TinyLlama-1.1B-Chat-v1.0": (
             "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
             "fe8a4ea1ffedaf415f4da2f062534de366a451e6",
-        ),
+        )
     }
 
     standard = {"model_name": "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "seq_len": 512}

@@ -8,10 +8,7 @@ from typing import Any
 
 from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.image_classifier import (
-    LABEL_CONFIG,
-    ImageClassifier,
-)
+from openxla.benchmark.models.architectures.image_classifier import LABEL_CONFIG, ImageClassifier
 
 
 def _config(embedding: int, widths: list[int], depths: list[int], image_size: int) -> Any:

@@ -7,10 +7,7 @@ from typing import Any
 
 from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.image_classifier import (
-    LABEL_CONFIG,
-    ImageClassifier,
-)
+from openxla.benchmark.models.architectures.image_classifier import LABEL_CONFIG, ImageClassifier
 
 # Names in checkpoints of the hub (older than transformers 5), and ours (transformers 5).
 _OLDER_NAMES = (
@@ -58,7 +55,7 @@ class ViT(ImageClassifier):
         "google/vit-base-patch16-224": (
             "google/vit-base-patch16-224",
             "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3",
-        ),
+        )
     }
     # The OpenXLA suite's definition of ViT in JAX omits the type.
     defaults = {"data_type": "fp32"}

@@ -221,11 +221,7 @@ class Attention(nnx.Module):
         self.output = Linear(queries, hidden, use_bias=False, rngs=rngs)
 
     def __call__(
-        self,
-        x: jax.Array,
-        rotation: Rotation,
-        position: jax.Array | int,
-        cache: LayerCache | None,
+        self, x: jax.Array, rotation: Rotation, position: jax.Array | int, cache: LayerCache | None
     ) -> tuple[jax.Array, LayerCache]:
         """[batch, seq, hidden], same shape out, and keys and values."""
         query, key, value = (
@@ -250,11 +246,7 @@ class Layer(nnx.Module):
         self.activation = ACTIVATIONS[config["hidden_act"]]
 
     def __call__(
-        self,
-        x: jax.Array,
-        rotation: Rotation,
-        position: jax.Array | int,
-        cache: LayerCache | None,
+        self, x: jax.Array, rotation: Rotation, position: jax.Array | int, cache: LayerCache | None
     ) -> tuple[jax.Array, LayerCache]:
         """[batch, seq, hidden], same shape out, and keys and values."""
         context, cache = self.attention(self.attention_norm(x), rotation, position, cache)

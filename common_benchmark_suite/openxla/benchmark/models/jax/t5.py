@@ -123,10 +123,7 @@ class Stack(nnx.Module):
     def bias(self, distances: np.ndarray[Any, Any]) -> jax.Array:
         """Distances of keys from queries, [...] -> [heads, ...], at least float32."""
         buckets = t5.relative_buckets(
-            distances,
-            count=self.buckets,
-            longest=self.max_distance,
-            bidirectional=not self.decoder,
+            distances, count=self.buckets, longest=self.max_distance, bidirectional=not self.decoder
         )
         return at_least_float32(self.biases[...]).T[:, buckets]
 

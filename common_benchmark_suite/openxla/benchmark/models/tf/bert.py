@@ -8,12 +8,7 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.layers import (
-    Layer,
-    LayerNorm,
-    Linear,
-    SelfAttention,
-)
+from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, SelfAttention
 from openxla.benchmark.models.tf.operations import at_least_float32, gelu
 
 

@@ -150,13 +150,7 @@ class ConvNorm(Layer):
     ) -> None:
         super().__init__()
         self.conv = Conv(
-            inputs,
-            outputs,
-            kernel,
-            stride=stride,
-            padding=padding,
-            depthwise=depthwise,
-            bias=False,
+            inputs, outputs, kernel, stride=stride, padding=padding, depthwise=depthwise, bias=False
         )
         self.norm = BatchNorm(outputs, epsilon, activate=activate)
 

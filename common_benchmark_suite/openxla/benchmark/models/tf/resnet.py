@@ -20,13 +20,7 @@ _EPSILON = 1e-5
 def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int) -> ConvNorm:
     around = kernel // 2
     return ConvNorm(
-        inputs,
-        outputs,
-        kernel,
-        _EPSILON,
-        stride=stride,
-        padding=(around, around),
-        activate=False,
+        inputs, outputs, kernel, _EPSILON, stride=stride, padding=(around, around), activate=False
     )
 
 

@@ -104,10 +104,7 @@ class Stack(Layer):
     def bias(self, distances: np.ndarray[Any, Any]) -> tf.Tensor:
         """Distances of keys from queries, [...] -> [heads, ...], at least float32."""
         buckets = t5.relative_buckets(
-            distances,
-            count=self.buckets,
-            longest=self.max_distance,
-            bidirectional=not self.decoder,
+            distances, count=self.buckets, longest=self.max_distance, bidirectional=not self.decoder
         )
         return tf.gather(tf.transpose(widened(tf.convert_to_tensor(self.biases))), buckets, axis=1)
 

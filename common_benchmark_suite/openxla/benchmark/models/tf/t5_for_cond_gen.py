@@ -77,12 +77,7 @@ class T5ForCondGen(KerasModel, GenerationModel):
         layers = zip(model.decoder.layers, cache.prompt, cache.tokens, strict=True)
         for layer, prompt, earlier in layers:
             x, new = layer(
-                x,
-                bias[:, tf.newaxis],
-                prompt,
-                cache.prompt_bias,
-                position=position,
-                cache=earlier,
+                x, bias[:, tf.newaxis], prompt, cache.prompt_bias, position=position, cache=earlier
             )
             tokens.append(new)
         x = model.decoder.norm(x)[:, -1]

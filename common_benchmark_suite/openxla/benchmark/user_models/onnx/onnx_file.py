@@ -21,17 +21,7 @@ from openxla.benchmark.user_models.programs.signature import (
 
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 
-_TYPES = {
-    1: "f32",
-    2: "u8",
-    3: "i8",
-    6: "i32",
-    7: "i64",
-    9: "i1",
-    10: "f16",
-    11: "f64",
-    16: "bf16",
-}
+_TYPES = {1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 9: "i1", 10: "f16", 11: "f64", 16: "bf16"}
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 # Field numbers.
 _MODEL_GRAPH, _MODEL_OPSET, _MODEL_FUNCTION = 7, 8, 25

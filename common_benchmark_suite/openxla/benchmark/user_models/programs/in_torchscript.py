@@ -13,11 +13,7 @@ from openxla.benchmark.user_models.programs import torch_archives
 from openxla.benchmark.user_models.programs.in_torch_export import NARROW, RunnableProgram
 from openxla.benchmark.user_models.programs.program_model import ProgramModel
 from openxla.benchmark.user_models.programs.signature import NamedInputs
-from openxla.benchmark.user_models.programs.torch_archives import (
-    BUNDLED,
-    reason_in,
-    refuse_code,
-)
+from openxla.benchmark.user_models.programs.torch_archives import BUNDLED, reason_in, refuse_code
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
 
 # Type numbers in TorchScript's code: float16, float32 and bfloat16; float64.

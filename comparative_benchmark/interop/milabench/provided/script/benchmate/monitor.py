@@ -165,10 +165,7 @@ def voirfile_monitor(ov: Any, options: Any) -> None:
         needed.append(early_stop(n=options.stop, key="rate", task="train", signal="stop"))
     poll = getattr(options, "gpu_poll", 3)
     if rank == -1:
-        needed += [
-            monitor_monogpu(poll_interval=poll),
-            monitor_process_monogpu(poll_interval=poll),
-        ]
+        needed += [monitor_monogpu(poll_interval=poll), monitor_process_monogpu(poll_interval=poll)]
     elif rank == 0:
         needed.append(monitor_node(poll_interval=poll))
     ov.require(*needed)

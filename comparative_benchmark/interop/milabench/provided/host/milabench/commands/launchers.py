@@ -119,11 +119,7 @@ class AccelerateLaunchCommand(Command):
     """The main script, or another command, by Hugging Face's accelerate."""
 
     def __init__(
-        self,
-        executor: "Command | BasePackage",
-        rank: int = 0,
-        *accelerate_argv: Any,
-        **kwargs: Any,
+        self, executor: "Command | BasePackage", rank: int = 0, *accelerate_argv: Any, **kwargs: Any
     ) -> None:
         super().__init__(executor, **kwargs)
         self.accelerate_argv = accelerate_argv
@@ -256,10 +252,7 @@ class PerGPU(ListCommand):
             executor.cloned(
                 f"D{gpu['device']}",
                 [gpu["device"]],
-                {
-                    "device": gpu["device"],
-                    "env": {gpu["selection_variable"]: str(gpu["device"])},
-                },
+                {"device": gpu["device"], "env": {gpu["selection_variable"]: str(gpu["device"])}},
             )
             for gpu in gpus or []
         ]

@@ -26,13 +26,7 @@ MASKED, CAUSAL, PAIRS = "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoMod
 _SOUNDS = "AutoModelForAudioClassification"
 
 
-def _sized(
-    width: int,
-    layers: int,
-    heads: int,
-    inner: int,
-    **more: Any,
-) -> dict[str, Any]:
+def _sized(width: int, layers: int, heads: int, inner: int, **more: Any) -> dict[str, Any]:
     return {
         "hidden_size": width,
         "num_hidden_layers": layers,
@@ -94,11 +88,7 @@ NETWORKS = MappingProxyType(
         "hf_Roberta_base": Network(
             MASKED,
             "XLMRobertaConfig",
-            arguments={
-                "vocab_size": 250002,
-                "max_position_embeddings": 514,
-                "type_vocab_size": 1,
-            },
+            arguments={"vocab_size": 250002, "max_position_embeddings": 514, "type_vocab_size": 1},
         ),
         "hf_Whisper": Network(_SOUNDS, "WhisperConfig", 1024, 1024),
         "hf_distil_whisper": Network(
@@ -118,9 +108,7 @@ NETWORKS = MappingProxyType(
         ),
         "phi_1_5": Network(CAUSAL, "PhiConfig", arguments=_PHI),
         "phi_2": Network(
-            CAUSAL,
-            "PhiConfig",
-            arguments=_sized(2560, 32, 32, 10240, partial_rotary_factor=0.4),
+            CAUSAL, "PhiConfig", arguments=_sized(2560, 32, 32, 10240, partial_rotary_factor=0.4)
         ),
         "moondream": Network("PhiForCausalLM", "PhiConfig", arguments=_PHI),
         "mistral_7b_instruct": Network(CAUSAL, "MistralConfig", 128, 128),
