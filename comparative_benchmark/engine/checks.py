@@ -76,6 +76,7 @@ class OutputChecks:
     _session: Session | InProcessSession
     outputs: Sequence[Path] = attrs.field(default=(), init=False)
     _judge: Judge = attrs.field(init=False)
+    _run_ms: float | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._judge = Judge(self._trial, self._artifacts.first)
@@ -167,14 +168,17 @@ class OutputChecks:
             return
         verdict = self._verify_on(Judge(self._trial, second, second=True), "second_input")
         self._record.second_verification = verdict
+        second_ms = self._run_ms or 0.0
         if verdict is None:
+            # It might return a stored output.
             self._record.without_second = "the backend cannot replace a program's inputs"
+            self._record.not_ranked = self._record.without_second
             return
         self._require(verdict, "verify_second_input")
         again = self._verify_on(self._judge, "first_input_again")
         if again is not None:
             self._require(again, "verify_first_input_again")
-            self._compare_fresh_runs(second)
+            self._compare_fresh_runs(second, second_ms)
 
     def verify_update(self) -> None:
         """Verifies a single optimizer update of a model in training.
@@ -233,8 +237,11 @@ class OutputChecks:
             shares = self._session.call(CompiledShares).shares
             self._record.program = attrs.evolve(program, notes={**program.notes, **shares})
 
-    def _compare_fresh_runs(self, second: Due) -> None:
-        """Checks that runs on new inputs do not take much longer than the timed ones."""
+    def _compare_fresh_runs(self, second: Due, second_ms: float) -> None:
+        """Checks that runs on new inputs do not take much longer than the timed ones.
+
+        If the model rejects other inputs, only the run on the second input was on new ones.
+        """
         if not self._record.latencies_ms:
             return
         median_ms = statistics.median(self._record.latencies_ms)
@@ -252,6 +259,15 @@ class OutputChecks:
             )
         elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
+        elif (
+            answer.without
+            and plausibility.fresh_run_problem(median_ms, [second_ms])
+            and not plausibility.is_machine_slow([second_ms], answer.seen_ms)
+        ):
+            self._record.not_ranked = (
+                f"its timed iterations took {median_ms:.3g} ms and the run on the second input "
+                f"{second_ms:.3g} ms; no further inputs were timed: {answer.without}"
+            )
 
     def _last_outputs(self, name: str) -> Verification:
         """Verifies the outputs of the last execution."""
@@ -275,6 +291,7 @@ class OutputChecks:
         paths = [str(path) for path in inputs]
         answer = self._session.call(RanOn, inputs=paths, directory=str(directory))
         note_report(self._record, answer)
+        self._run_ms = answer.run_ms
         return None if answer.files is None else paths_of(answer.files, directory)
 
     def _run_with(self, inputs: Sequence[Path], name: str) -> list[Path]:

@@ -317,9 +317,13 @@ class Outputs(Report, frozen=True, kw_only=True, tag="outputs"):
 
 
 class RanOn(Report, frozen=True, kw_only=True, tag="run_on"):
-    """Outputs on replaced inputs; None if the backend cannot replace its inputs."""
+    """Outputs on replaced inputs, and the time to compute and fetch them.
+
+    Both are None if the backend cannot replace its inputs.
+    """
 
     files: tuple[SavedArray, ...] | None
+    run_ms: NonNegative | None
 
 
 class RanWith(Report, frozen=True, kw_only=True, tag="run_with"):

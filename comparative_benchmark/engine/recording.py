@@ -272,6 +272,8 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
     # Each fact has the name of its metric; missing ones are omitted from the file.
     facts = attrs.asdict(outcome.facts, recurse=False)
     values = {name: fact for name, fact in facts.items() if fact is not None}
+    if doubt := _first(process.not_ranked for process in outcome.processes) or None:
+        values.setdefault("not_ranked", doubt)
     # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:
         if samples := [value for p in outcome.processes for value in p.latencies_ms]:

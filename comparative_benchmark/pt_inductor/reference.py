@@ -18,13 +18,14 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.flop_counter import flop_registry, sdpa_flop
 
 from comparative_benchmark.backends.api import Array, ModelDefinition
@@ -52,6 +53,7 @@ _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _AT
 _OPEN_ORDERS = (_ATEN.kthvalue, _ATEN.median, _ATEN.mode, _ATEN.sort, _ATEN.topk)
 # A constant of the program text, moved to the device.
 _CONSTANTS = (_ATEN.lift_fresh,)
+_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 # Operations that only move numbers, or create exact ones, and do not round.
 _EXACT = frozenset(
     f"aten::{name}"
@@ -183,11 +185,13 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
             for tensor in module.parameters():
                 copies[id(tensor)] = torch.nn.Parameter(wide(tensor), requires_grad=False)
             copies |= {id(tensor): wide(tensor) for tensor in module.buffers()}
-        # Copy before the mode is on, in which a tensor of another kind could not be copied.
-        without_content = copy.deepcopy(model, copies)
         given = [wide(as_tensor(value)) for value in inputs]
-        with fake, _Roundings() as roundings:
-            without_content.forward(*given)
+        for context in (_float64_for_float32(), contextlib.nullcontext()):
+            # Copy before the mode is on, in which a tensor of another kind could not be copied.
+            without_content = copy.deepcopy(model, dict(copies))
+            with contextlib.suppress(RoundsError), fake, _Roundings() as roundings, context:
+                without_content.forward(*given)
+                break
     if not roundings.seen:
         return None
     types = ", ".join(sorted(roundings.seen))
@@ -223,8 +227,9 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     computation differs, not the rounding of weights and inputs. If a float64 copy would take more
     than half of the memory, layers are widened one at a time (see `forward_by_layer`).
 
-    A model may create tensors of the default type, which float64 layers refuse. It is then run
-    again with float64 as the default type.
+    A model may ask for float32 itself (`.float()`, `torch.zeros`), which would make the truth less
+    exact, or be refused by float64 layers. So it is run with float64 instead of float32, and only
+    if this fails, or if something is still rounded, without that.
     """
     torch.set_grad_enabled(False)
     if isinstance(model, ForeignModel):
@@ -232,41 +237,59 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     tensors = [as_tensor(value) for value in inputs]
     same_type = in_own_type(model, inputs)
     try:
-        return _arrays(_in_float64(model, tensors)), same_type
+        return _arrays(_in_float64(model, tensors, _float64_for_float32())), same_type
     except (MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:
-        with contextlib.suppress(Exception), _float64_by_default():
-            truth = _arrays(_in_float64(model, tensors))
-            # The kind of bfloat16 is V.
-            if all(value.dtype == np.float64 for value in truth if "float" in value.dtype.name):
-                return truth, same_type
-        if "ouble" not in str(error):
-            raise error  # noqa: TRY201  # hides the second run's error
-        raise TypeError(
-            "forward computes in float32 instead of float64, for example because of .float() or "
-            f"dtype=torch.float32: {error}"
-        ) from error
+    except Exception:
+        with contextlib.suppress(Exception):
+            return _arrays(_in_float64(model, tensors, contextlib.nullcontext())), same_type
+        raise
 
 
-def _in_float64(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
+def _in_float64(
+    model: Any, tensors: Sequence[torch.Tensor], context: AbstractContextManager[None]
+) -> Any:
     if float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
         with contextlib.suppress(RoundsError):
             return forward_by_layer(model, tensors)
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
         module.double()
-    return wide.forward(*map(_wide, tensors))
+    with context:
+        return wide.forward(*map(_wide, tensors))
 
 
 @contextlib.contextmanager
-def _float64_by_default() -> Iterator[None]:
+def _float64_for_float32() -> Iterator[None]:
+    """Creates float64 tensors where float32 is requested, or no type.
+
+    Raises:
+      RoundsError: a number is rounded to a narrower type all the same.
+    """
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        yield
+        with _Widened():
+            yield
     finally:
         torch.set_default_dtype(before)
+
+
+class _Widened(_Roundings):
+    """Replaces types in the arguments of operations, and refuses operations that still round."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func is not _ATEN.view.dtype:  # reads bits
+            args, kwargs = tree_map_only(
+                torch.dtype, lambda dtype: _WIDER.get(dtype, dtype), (args, kwargs or {})
+            )
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.seen:
+            raise RoundsError(f"forward computes in {min(self.seen)} in a float64 run")
+        is_constant = func._overloadpacket in _CONSTANTS  # noqa: SLF001  # as in `_Counter`
+        return _wide(result) if is_constant else result
 
 
 def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -324,7 +347,8 @@ class _OtherOrders(TorchDispatchMode):
         given = dict(zip(names, args)) | kwargs
         packet = func._overloadpacket  # noqa: SLF001  # as PyTorch's own counter has it
         if packet not in _OPEN_ORDERS or "dim" not in names or given.get("stable"):
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            return self._near(result) if _is_of_bytes(args, result) else result
         axis = given.get("dim", -1)
         order = torch.as_tensor(self._random.permutation(args[0].shape[axis]))
         values, indices = func(args[0].index_select(axis, order), *args[1:], **kwargs)

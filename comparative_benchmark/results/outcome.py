@@ -172,6 +172,7 @@ class ProcessRecord:
         `second_verification`: of a subsequent run on a second input.
       without_second: why the second input was not run, or which outputs that run does not verify;
         None if it ran or may have run.
+      not_ranked: why its speed proves nothing although its outputs are correct; None if it does.
       without_fresh_runs: why no run on unseen inputs was timed; None if one was, or if the second
         input was not run either.
       truth_not_isolated: why the worker could read the files that its outputs were verified
@@ -208,6 +209,7 @@ class ProcessRecord:
     second_verification: Verification | None = None
     without_second: str | None = None
     without_fresh_runs: str | None = None
+    not_ranked: str | None = None
     truth_not_isolated: str | None = None
     accuracy: Accuracy | None = None
     steadiness: Steadiness | None = None

@@ -137,6 +137,27 @@ def test_a_sound_plugin_is_imported_in_a_child_once(plugged, run, tmp_path):
     assert "left out: broken-plugin 0.1: sound: SystemExit: 0\n" in done.stderr
 
 
+def test_a_plugin_does_not_set_the_variables_of_its_rivals(plugged, environment):
+    folder = plugged("interrupts", ("backend",))
+    (folder / "broken_plugin.py").write_text(
+        "import os\n"
+        "os.environ.update(ATEN_CPU_CAPABILITY='default', HOME='/nowhere')\n"
+        "del os.environ['LANG']\n"
+        "from cbs_test_plugin import BACKEND as THING\n"
+    )
+    program = (
+        "import os\n"
+        "from openxla.benchmark import plugins\n"
+        f"found = [p.name for p in plugins.plugins({GROUPS['backend']!r}, built_in=False)]\n"
+        "names = ('ATEN_CPU_CAPABILITY', 'HOME', 'LANG')\n"
+        "print('broken-backend' in found, *map(os.environ.get, names))"
+    )
+    variables = {**environment, "PYTHONPATH": python_path(folder), "HOME": "/home", "LANG": "C"}
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout == "True None /home C\n"
+
+
 @pytest.mark.parametrize("place", ["folder", "module", "framework folder"])
 @pytest.mark.parametrize(
     "how", ["leaves", "leaves_by_sys", "exits_at_once", "interrupts", "crashes", "base_exception"]

@@ -114,11 +114,16 @@ def plugins(group: str, kind: type | None = None, *, built_in: bool = True) -> t
         if reason is not None:
             leave_out(point, reason)
             continue
+        before = dict(os.environ)
         try:
             value = point.load()
         except (Exception, SystemExit) as error:
             leave_out(point, f"{type(error).__name__}: {error}")
             continue
+        finally:
+            # Workers of all backends inherit these variables, and so would its rivals.
+            os.environ.clear()
+            os.environ.update(before)
         if kind is None or isinstance(value, kind):
             loaded.append(_plugin(point, value))
         else:

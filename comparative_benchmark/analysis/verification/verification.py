@@ -367,7 +367,8 @@ class _Output:
             reason = _beyond_tolerance(output, truth, parameters)
             if reason is None and least is None and not _is_constant(errors):
                 kind = element_type_of(reference.dtype)
-                parts = groups_of(*self.whole, kind, parameters, self.longest_sum)
+                whole = self.whole
+                parts = groups_of(whole[0], whole[1], whole[2], kind, parameters, self.longest_sum)
                 reason = group_problem(parts)
                 figures["worst_part"] = _finite(worst_share(parts))
         if reason:

@@ -53,6 +53,8 @@ from openxla.benchmark.def_types import DefinitionError
 _MOST_FRESH_RUNS = 20
 _FEWEST_FRESH_RUNS = 5
 _FRESH_RUNS_MS = 2000.0
+# If there is none, runs on the first input show how slow the machine is.
+_SEEN_RUNS = 3
 # Out-of-memory messages of stacks that do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
@@ -238,15 +240,18 @@ class Executor:
         backend = self._require_backend()
         with self._phases.whole("run_on"):
             if not backend.replace_inputs([array_files.load(Path(path)) for path in inputs]):
-                return {"files": None, **self._report()}
+                return {"files": None, "run_ms": None, **self._report()}
             backend.poison_outputs()
+            started = sampling.clock_ms()
             with self._compiled_runs.verified("the run on other inputs", calls=1):
                 self._last_outputs = backend.dispatch()
                 backend.synchronize(self._last_outputs)
                 self._last_outputs = backend.complete(self._last_outputs)
             values = backend.fetch(self._last_outputs)
+            run_ms = sampling.clock_ms() - started
         checked = [checked_array(value, "forward") for value in values]
-        return {"files": array_files.save_all(Path(directory), "output", checked), **self._report()}
+        files = array_files.save_all(Path(directory), "output", checked)
+        return {"files": files, "run_ms": run_ms, **self._report()}
 
     def _fresh_runs(self, *, inputs: list[str], enough_ms: float, restored: list[str]) -> Message:
         """Times single runs on inputs new to the program, until one is short enough.
@@ -259,7 +264,8 @@ class Executor:
 
         Returns:
           `runs_ms`: time of each run including fetching its outputs, less the time to fetch them
-            again; `seen_ms`: after each run that was too long, time of a run on the same inputs;
+            again; `seen_ms`: after each run that was too long, time of a run on the same inputs, or
+            times of runs on the restored inputs if nothing else was run;
             `without`: the reason if nothing was run, else None.
         """
         backend = self._require_backend()
@@ -272,9 +278,9 @@ class Executor:
                 for places in range(1, _MOST_FRESH_RUNS + 1):
                     moved = [_rotated(value, places) for value in values]
                     is_seen = all(map(np.array_equal, moved, values))
-                    if is_seen or not backend.replace_inputs(moved):
+                    if is_seen or (run_ms := sampling.fresh_run_ms(backend, moved)) is None:
                         break
-                    runs_ms.append(sampling.fresh_run_ms(backend))
+                    runs_ms.append(run_ms)
                     is_long = sum(runs_ms) > _FRESH_RUNS_MS and places >= _FEWEST_FRESH_RUNS
                     if runs_ms[-1] <= enough_ms:
                         break
@@ -284,6 +290,8 @@ class Executor:
             except Exception as error:  # a model may reject rotated inputs
                 without = _told(error)
             backend.replace_inputs([array_files.load(Path(path)) for path in restored])
+            if not runs_ms:
+                seen_ms = [sampling.seen_run_ms(backend) for _ in range(_SEEN_RUNS)]
         reason = None if runs_ms else without
         return {"runs_ms": runs_ms, "seen_ms": seen_ms, "without": reason, **self._report()}
 
@@ -424,10 +432,15 @@ class Executor:
 
 
 def _rotated(value: Array, places: int) -> Array:
-    """Returns an array with the same values, in a different order for each number of places."""
+    """Returns an array with the same values, in a different order for each number of places.
+
+    Floating-point numbers that are all equal become a little smaller instead.
+    """
     if not (value.ndim and value.size):
         return value
     turned = np.roll(value, places, -1)
+    if value.dtype.kind not in "iub" and np.array_equal(turned, value):
+        return np.asarray(np.multiply(value, 1 - places / 1024), dtype=value.dtype)
     # After a full rotation of the last axis, rotate the rows as well.
     return np.roll(turned, places // value.shape[-1], 0) if value.ndim > 1 else turned
 

@@ -7,7 +7,7 @@ decode of a generation, and the parts of a training step.
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.analysis.machine import conditions
-from comparative_benchmark.backends.api import Backend, GenerationParts, UnsupportedError
+from comparative_benchmark.backends.api import Array, Backend, GenerationParts, UnsupportedError
 from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from openxla.benchmark.artifacts import array_files
 
@@ -30,6 +30,8 @@ _CLOCK, _CPU_CLOCK = time.perf_counter_ns, time.process_time_ns
 _SLEEP = time.sleep
 # Longer than threads of a program spin while waiting for work.
 _PAUSE_S = 0.005
+# No copy of inputs is slower.
+_MOST_NS_PER_COPY, _MOST_NS_PER_BYTE = 2_000_000, 5
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +59,11 @@ class Block:
     outputs: Any
     compiled_calls: list[int] = attrs.field(factory=list)
     compilations: list[int] = attrs.field(factory=list)
+
+
+def clock_ms() -> float:
+    """Returns the time of a monotonic clock that a model cannot replace."""
+    return _CLOCK() / 1e6
 
 
 class Timed(Protocol):
@@ -155,15 +162,20 @@ def with_device_times(backend: Backend, block: Block) -> Block:
     return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=retained)
 
 
-def fresh_run_ms(backend: Backend) -> float:
-    """Returns the time of one run and of fetching its outputs, less the time of a second fetch.
+def fresh_run_ms(backend: Backend, inputs: Sequence[Array]) -> float | None:
+    """Returns the time of one run on other inputs; None if the backend cannot replace its inputs.
 
-    This counts work that a backend defers until its outputs are fetched, but not copying them.
+    The time includes fetching the outputs, less a second fetch. This counts work that a backend
+    defers until its outputs are fetched, but not copying them. The same is true for inputs.
     """
-    if (rewind := getattr(backend, "rewind", None)) is not None:
-        rewind()
+    copied_ns = _MOST_NS_PER_COPY + sum(value.nbytes for value in inputs) * _MOST_NS_PER_BYTE
     with _collector_off():
         start = _CLOCK()
+        if not backend.replace_inputs(inputs):
+            return None
+        start = min(start + copied_ns, _CLOCK())
+        if (rewind := getattr(backend, "rewind", None)) is not None:
+            rewind()
         outputs = backend.dispatch()
         backend.synchronize(outputs)
         outputs = backend.complete(outputs)

@@ -19,6 +19,11 @@ LIES = {
     "in-a-thread": "computes in a thread, and does not wait for it",
     "kept": "keeps its outputs until its inputs are replaced",
     "by-content": "keeps the outputs of all inputs that it has seen",
+    "before": "computes before the clock is read",
+    "after": "computes when its outputs are freed",
+    "in-replacement": "computes when its inputs are replaced",
+    "first-input": "keeps its outputs, and refuses other inputs",
+    "two-inputs": "keeps the outputs of all inputs that it has seen, and rejects a third one",
     "slow-clock": "replaces the worker's clock by one that is 100 times slower",
     "slow-clocks": "replaces the clock of CPU time, too",
     "reads-truth": "computes nothing, and copies the truth of its inputs from the artifact root",
@@ -53,19 +58,28 @@ class Liar(NumpyBackend):
         if self._way == "slow-clocks":
             sampling._CPU_CLOCK = _slowed(sampling._CPU_CLOCK)
 
+    def rewind(self) -> None:
+        if self._way == "before":
+            self._kept = self._compute()
+
     def dispatch(self) -> Any:
         if self._way == "in-fetch":
             return None
+        if self._way == "before":
+            return self._compute() if self._kept is None else self._kept
+        if self._way == "after":
+            outputs, self._kept = self._compute() if self._kept is None else self._kept, None
+            return _Freed(outputs, self)
         if self._way == "in-a-thread":
             found: list[Any] = []
             thread = threading.Thread(target=self._compute_elsewhere, args=(found,))
             thread.start()
             return thread, found
-        if self._way == "kept":
+        if self._way in ("kept", "in-replacement", "first-input"):
             if self._kept is None:
                 self._kept = self._compute()
             return self._kept
-        if self._way == "by-content":
+        if self._way in ("by-content", "two-inputs"):
             key = b"".join(value.tobytes() for value in self._inputs)
             if key not in self._seen:
                 self._seen[key] = self._compute()
@@ -81,11 +95,22 @@ class Liar(NumpyBackend):
             thread, found = outputs
             thread.join()
             outputs = found[0]
+        if self._way == "after":
+            outputs = outputs.outputs
         return super().fetch(outputs)
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        if self._way == "first-input":
+            return False
+        if self._way == "two-inputs" and len(self._seen) > 1:
+            known = [b"".join(value.tobytes() for value in inputs) in self._seen]
+            if not any(known):
+                raise ValueError("these inputs are not sorted")
         self._kept = None
-        return super().replace_inputs(inputs)
+        replaced = super().replace_inputs(inputs)
+        if self._way == "in-replacement":
+            self._kept = self._compute()
+        return replaced
 
     def _replace_truth(self) -> None:
         for path in (root_dir() / "workloads").glob("*/*t*/output_0.npy"):
@@ -112,6 +137,16 @@ class Liar(NumpyBackend):
     def _compute_elsewhere(self, found: list[Any]) -> None:
         time.sleep(WORK_S)  # without Python's lock, as native code would be
         found.append(self._model.forward(*self._inputs))
+
+
+class _Freed:
+    """Outputs that compute the next ones when they are freed."""
+
+    def __init__(self, outputs: Any, backend: Liar) -> None:
+        self.outputs, self._backend = outputs, backend
+
+    def __del__(self) -> None:
+        self._backend._kept = self._backend._compute()
 
 
 def _slowed(clock: Any) -> Any:

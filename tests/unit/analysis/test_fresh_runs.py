@@ -73,6 +73,7 @@ def test_every_run_gets_another_input(run):
     [
         (Fake(ValueError("ids are sorted")), np.arange(12), "ValueError: ids are sorted"),
         (Fake(), np.zeros((3, 4)), "rotating the inputs does not change them"),
+        (Fake(), np.full((2, 1), 7), "rotating the inputs does not change them"),
         (Fake(), np.float32(1), "rotating the inputs does not change them"),
     ],
 )
@@ -80,6 +81,13 @@ def test_without_any_run_there_is_a_reason(run, backend, values, reason):
     answer = run(backend, values)
     assert answer["runs_ms"] == []
     assert answer["without"] == reason
+    assert len(answer["seen_ms"]) == 3
+
+
+def test_equal_numbers_become_smaller(run):
+    backend = Fake()
+    assert run(backend, np.full((2, 1), 3.0), enough_ms=-1.0)["without"] is None
+    assert 2.9 < backend.inputs[0][0][0, 0] < 3
 
 
 class Keeper(Fake):
@@ -98,6 +106,20 @@ class Keeper(Fake):
 
 def test_a_program_that_keeps_its_outputs_is_fast_on_inputs_that_it_has_seen(run):
     answer = run(Keeper(), np.arange(12).reshape(3, 4), enough_ms=1.0)
+    assert min(answer["runs_ms"]) > 5
+    assert not is_machine_slow(answer["runs_ms"], answer["seen_ms"])
+
+
+class Eager(Fake):
+    """Computes when its inputs are replaced."""
+
+    def replace_inputs(self, inputs):
+        time.sleep(0.01)
+        return super().replace_inputs(inputs)
+
+
+def test_work_while_inputs_are_replaced_counts(run):
+    answer = run(Eager(), np.arange(12).reshape(3, 4), enough_ms=1.0)
     assert min(answer["runs_ms"]) > 5
     assert not is_machine_slow(answer["runs_ms"], answer["seen_ms"])
 

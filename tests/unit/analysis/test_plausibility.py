@@ -38,6 +38,12 @@ def test_a_worker_that_was_held_up_now_and_then_is_honest():
     assert clock_problem(blocks(wall_ms=9000.0, samples_ms=8999.0, seen_ms=9100.0), cpus=2) is None
 
 
+def test_a_single_block_may_be_delayed_between_samples():
+    one = attrs.evolve(HONEST, wall_ms=400.0, seen_ms=420.0)
+    assert clock_problem([one], cpus=2) is None
+    assert "between" in clock_problem([attrs.evolve(one, wall_ms=900.0, seen_ms=920.0)], cpus=2)
+
+
 def test_iterations_of_the_device_clock_are_not_hidden_time():
     longer = blocks(extra=11, seen_ms=120.0, seen_cpu_ms=210.0)
     assert clock_problem(longer, cpus=2) is None
@@ -47,6 +53,7 @@ def test_iterations_of_the_device_clock_are_not_hidden_time():
     ("changes", "reason"),
     [
         ({"samples_ms": 60.0}, "add up to 300 ms, but its blocks took 250 ms"),
+        ({"wall_ms": 250.0, "seen_ms": 270.0}, "took 1.25e+03 ms: it works between samples"),
         ({"cpu_ms": 130.0}, "650 ms of CPU time in 250 ms, more than 2 CPUs can provide"),
         ({"wall_ms": 80.0, "cpu_ms": 90.0}, "400 ms for blocks that took 310 ms"),
         ({"seen_ms": 5000.0}, "each took at least"),
