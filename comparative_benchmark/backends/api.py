@@ -464,7 +464,7 @@ class Backend(abc.ABC):
         to verify the timed executable on a second input (see `models.second_input`).
 
         Returns:
-          Whether the inputs were replaced; if not, results record that no second input was run.
+          Whether the inputs were replaced; if not, results are not ranked.
         """
         return False
 
