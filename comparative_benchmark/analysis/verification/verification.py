@@ -271,7 +271,7 @@ class _Output:
             return verdict
         verdict = self.judge() if self.output.size else Verification(passed=True)
         if verdict.passed and self.neighbours is not None and MIN_SQNR not in self.parameters:
-            # The errors of the largest of a few numbers hide those of the others.
+            # Errors of the largest of a few numbers hide the errors of the others.
             parts = (self._part(where).judge() for where in regimes_of(self.truth.reshape(-1)))
             verdict = next((p for p in parts if not p.passed and not p.undecided), verdict)
         return undecided(self.doubt) if verdict.passed and self.doubt else verdict

@@ -53,7 +53,7 @@ from openxla.benchmark.def_types import DefinitionError
 _MOST_FRESH_RUNS = 20
 _FEWEST_FRESH_RUNS = 5
 _FRESH_RUNS_MS = 2000.0
-# If there is none, runs on the first input show how slow the machine is.
+# Without fresh runs, runs on the first input show how slow the machine is.
 _SEEN_RUNS = 3
 # Out-of-memory messages of stacks that do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(

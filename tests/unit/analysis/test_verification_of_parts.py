@@ -127,7 +127,7 @@ def test_a_few_numbers_of_different_magnitude_are_judged_one_by_one(judge, numbe
     verdict = judge(wrong, truth, reference, neighbours=neighbours)
     assert not verdict.passed
     assert not verdict.undecided
-    # What cannot be judged by itself does not make the others doubtful.
+    # A number that cannot be judged by itself does not make the others doubtful.
     reference[1] += 0.5
     assert judge(wrong, truth, reference, neighbours=neighbours).passed
 
