@@ -147,15 +147,16 @@ class Buffer:
           device: the session's device.
 
         Raises:
-          UnsupportedError: its type has no counterpart in NumPy.
-          ValueError: its shape is not fixed.
+          UnsupportedError: its type has no counterpart in NumPy, or its shape is not fixed.
         """
         if node.type not in _TYPES:
             raise UnsupportedError(
                 f"{node.name} has the type {node.type}, which NumPy does not support"
             )
         if not all(isinstance(size, int) for size in node.shape):
-            raise ValueError(f"{node.name} has no fixed shape: {node.shape}")
+            raise UnsupportedError(
+                f"the shape of {node.name} depends on values; return fixed shapes"
+            )
         self.shape: tuple[int, ...] = tuple(node.shape)
         self.dtype, number = _TYPES[node.type]
         self._array, self._host = _host_value(self.shape, self.dtype, number)

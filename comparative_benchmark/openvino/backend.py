@@ -48,7 +48,14 @@ class Buffer:
     """Memory of one input or output, allocated by OpenVINO."""
 
     def __init__(self, port: Any) -> None:
-        """Allocates the value of an input or output of a compiled model."""
+        """Allocates the value of an input or output of a compiled model.
+
+        Raises:
+          UnsupportedError: its shape is not fixed.
+        """
+        if port.get_partial_shape().is_dynamic:
+            name = min(port.get_names())
+            raise UnsupportedError(f"the shape of {name} depends on values; return fixed shapes")
         self.tensor = ov.Tensor(port.get_element_type(), port.get_shape())
         self.dtype = dtype_of(port.get_element_type())
         # OpenVINO returns bfloat16 as another type of the same size.

@@ -39,7 +39,8 @@ def write(
       model's floating-point type, and how to call two programs.
 
     Raises:
-      UnsupportedError: there is no front end for the model, or it cannot convert it.
+      UnsupportedError: there is no front end for the model, it cannot convert it, or an output is
+        an input.
     """
     plan: GenerationPlan | None = None
     if hasattr(model, "write_onnx"):
@@ -56,6 +57,8 @@ def write(
             f"OpenVINO has no front end for {type(model).__name__}: choose a model in PyTorch or "
             "TensorFlow"
         )
+    for item in converted:
+        _check_outputs(item)
     paths = [directory / f"{name}.xml" for name in program_names(plan)]
     with phase("load"):
         precision = program.element_type(converted[0])
@@ -65,6 +68,15 @@ def write(
         del model, converted, item
         gc.collect()
     return paths, precision, plan
+
+
+def _check_outputs(converted: Any) -> None:
+    """Raises UnsupportedError for an output that is an input: both would be the same tensor."""
+    for index, port in enumerate(converted.outputs):
+        if port.get_node().input_value(0).get_node().get_type_name() == "Parameter":
+            raise UnsupportedError(
+                f"OpenVINO cannot bind output {index}, which is an input; return only new arrays"
+            )
 
 
 def _from_onnx(model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer) -> Any:

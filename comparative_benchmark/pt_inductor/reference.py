@@ -19,7 +19,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ _EXACT = frozenset(
         *("lift_fresh", "lift_fresh_copy", "new_zeros", "new_ones", "new_empty", "empty_like"),
     )
 )
+_T = TypeVar("_T")
 # Share of the memory that is free next to the model; the rest is for computing.
 _PART_FOR_A_COPY = 0.5
 
@@ -186,15 +187,19 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
                 copies[id(tensor)] = torch.nn.Parameter(wide(tensor), requires_grad=False)
             copies |= {id(tensor): wide(tensor) for tensor in module.buffers()}
         given = [wide(as_tensor(value)) for value in inputs]
-        for context in (_float64_for_float32(), contextlib.nullcontext()):
+
+        def types_seen(context: AbstractContextManager[None]) -> set[str]:
             # Copy before the mode is on, in which a tensor of another kind could not be copied.
             without_content = copy.deepcopy(model, dict(copies))
-            with contextlib.suppress(RoundsError), fake, _Roundings() as roundings, context:
+            roundings = _Roundings()
+            with fake, roundings, context:
                 without_content.forward(*given)
-                break
-    if not roundings.seen:
+            return roundings.seen
+
+        seen = _widest(types_seen)
+    if not seen:
         return None
-    types = ", ".join(sorted(roundings.seen))
+    types = ", ".join(sorted(seen))
     return f"parts of the model compute in {types}, regardless of the weights' type"
 
 
@@ -227,22 +232,26 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     computation differs, not the rounding of weights and inputs. If a float64 copy would take more
     than half of the memory, layers are widened one at a time (see `forward_by_layer`).
 
-    A model may ask for float32 itself (`.float()`, `torch.zeros`), which would make the truth less
-    exact, or be refused by float64 layers. So it is run with float64 instead of float32, and only
-    if this fails, or if something is still rounded, without that.
+    A model may request float32 itself (`.float()`, `torch.zeros`). It gets float64 instead. If this
+    run fails, or still rounds, the model gets what it requests.
     """
     torch.set_grad_enabled(False)
     if isinstance(model, ForeignModel):
         return model.judged_by(inputs)
     tensors = [as_tensor(value) for value in inputs]
     same_type = in_own_type(model, inputs)
+    return _widest(lambda context: _arrays(_in_float64(model, tensors, context))), same_type
+
+
+def _widest(run: Callable[[AbstractContextManager[None]], _T]) -> _T:
+    """Returns the result of a run with float64 instead of float32, or if that fails, without."""
     try:
-        return _arrays(_in_float64(model, tensors, _float64_for_float32())), same_type
+        return run(_float64_for_float32())
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception:
         with contextlib.suppress(Exception):
-            return _arrays(_in_float64(model, tensors, contextlib.nullcontext())), same_type
+            return run(contextlib.nullcontext())
         raise
 
 
@@ -261,11 +270,7 @@ def _in_float64(
 
 @contextlib.contextmanager
 def _float64_for_float32() -> Iterator[None]:
-    """Creates float64 tensors where float32 is requested, or no type.
-
-    Raises:
-      RoundsError: a number is rounded to a narrower type all the same.
-    """
+    """Gives float64 to code that requests float32 or no type, or raises RoundsError."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -276,7 +281,7 @@ def _float64_for_float32() -> Iterator[None]:
 
 
 class _Widened(_Roundings):
-    """Replaces types in the arguments of operations, and refuses operations that still round."""
+    """Replaces types in arguments of operations; raises RoundsError if one still rounds."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -287,9 +292,8 @@ class _Widened(_Roundings):
             )
         result = super().__torch_dispatch__(func, types, args, kwargs)
         if self.seen:
-            raise RoundsError(f"forward computes in {min(self.seen)} in a float64 run")
-        is_constant = func._overloadpacket in _CONSTANTS  # noqa: SLF001  # as in `_Counter`
-        return _wide(result) if is_constant else result
+            raise RoundsError(f"forward computes in {min(self.seen)} instead of float64")
+        return _wide(result) if func is _ATEN.lift_fresh.default else result
 
 
 def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -325,19 +329,23 @@ def changed_weights(model: Any, random: np.random.Generator, spacings: float) ->
             off = torch.as_tensor(random.uniform(-1, 1, tuple(tensor.shape)))
             step = spacings * torch.finfo(tensor.dtype).eps
             tensor.data.copy_(tensor.double() * (1 + step * off))
-        with _OtherOrders(random):
+        with _Perturbed(random, spacings * torch.finfo(torch.float32).eps):
             yield
     finally:
         for tensor, value in zip(tensors, kept, strict=True):
             tensor.data.copy_(value)
 
 
-class _OtherOrders(TorchDispatchMode):
-    """Puts equal elements in a random order, where PyTorch promises none."""
+class _Perturbed(TorchDispatchMode):
+    """Puts equal elements in a random order if PyTorch promises none, and moves bytes as numbers.
 
-    def __init__(self, random: np.random.Generator) -> None:
+    A picture of bytes is exact, but the numbers that are computed from it are rounded. Bytes that
+    may be a mask are not moved: its zeros and ones may be multiplied by huge numbers.
+    """
+
+    def __init__(self, random: np.random.Generator, step: float) -> None:
         super().__init__()
-        self._random = random
+        self._random, self._step = random, step
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -347,12 +355,20 @@ class _OtherOrders(TorchDispatchMode):
         given = dict(zip(names, args)) | kwargs
         packet = func._overloadpacket  # noqa: SLF001  # as PyTorch's own counter has it
         if packet not in _OPEN_ORDERS or "dim" not in names or given.get("stable"):
-            result = func(*args, **kwargs)
-            return self._near(result) if _is_of_bytes(args, result) else result
+            return self._near(args, func(*args, **kwargs))
         axis = given.get("dim", -1)
         order = torch.as_tensor(self._random.permutation(args[0].shape[axis]))
         values, indices = func(args[0].index_select(axis, order), *args[1:], **kwargs)
         return values, order[indices]
+
+    def _near(self, given: Sequence[Any], result: Any) -> Any:
+        """Returns the result of an operation, moved if it turns bytes into numbers."""
+        tensors = [value for value in given if isinstance(value, torch.Tensor)]
+        is_of_bytes = [value.dtype for value in tensors] == [torch.uint8] and _floating(result)
+        if not is_of_bytes or not (tensors[0] > 1).any():
+            return result
+        off = torch.as_tensor(self._random.uniform(-1, 1, tuple(result.shape)))
+        return (result.double() * (1 + self._step * off)).to(result.dtype)
 
 
 def _arrays(outputs: Any) -> list[Any]:

@@ -39,7 +39,15 @@ class Counts(torch.nn.Module):
         return x * self.calls
 
 class Rounds(torch.nn.Module):
-    def forward(self, x): return x.float() * 3
+    def forward(self, x): return x.bfloat16().float() * 3
+
+class Keeps(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(16, 16))
+    def forward(self, x):
+        self.rows[x[0].argmax()] = x[0]
+        return self.rows.sum(0)
 
 class OnGpu(torch.nn.Module):
     def forward(self, x): return x.cuda() * 3
@@ -262,6 +270,8 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
         ("text", "returned a str, not a torch.nn.Module"),
         ("nothing", "bad.py:nothing() returned None"),
         ("Counts", "or keeps state"),
+        # The same inputs overwrite the state that they left.
+        ("Keeps", "or keeps state"),
         ("Random", "it draws random numbers (is dropout still on?)"),
         ("Changes", "the model changes its inputs"),
         # No worker that measures the CPU sees a GPU: see unit/backends/test_worker_environment.py.
@@ -303,7 +313,7 @@ def test_a_module_that_takes_gradients_itself_is_measured(prepared, tmp_path):
 def test_a_truth_that_rounds_is_reported(prepared, tmp_path):
     (tmp_path / "bad.py").write_text(BAD)
     rounding = prepared("bad.py:Rounds", "f32[4,16]")
-    assert rounding["remark"].startswith("parts of the model compute in float32, regardless of")
+    assert rounding["remark"].startswith("parts of the model compute in bfloat16, float32, regard")
     assert rounding["without_second"] is None
     shutil.copy(ROOT / "docs" / "examples" / "my_net.py", tmp_path)
     assert prepared("my_net.py")["remark"] is None
@@ -427,9 +437,19 @@ class MakesItsOwnType(Net):
         state = torch.zeros(2, 1, x.shape[0], 8, dtype=torch.float32)
         return self.rnn(x, (state[0], state[1]))[0]
 
+class ChecksItsType(Net):
+    def forward(self, x):
+        if x.dtype != torch.float32:
+            raise TypeError("expected float32")
+        return self.rnn(x)[0]
+
 class Table(torch.nn.Module):
     def forward(self, x):
         return x + torch.arange(16, dtype=torch.float32).div(10).sin()
+
+class CoarseTable(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.arange(16, dtype=torch.bfloat16).div(10).sin()
 
 def fitted():
     torch.manual_seed(0)
@@ -445,27 +465,28 @@ def example_inputs(): return torch.randn(4, 5, 16)
 """
 
 
-def test_a_state_made_in_forward_follows_the_float64_run(prepared, tmp_path):
+@pytest.mark.parametrize("name", ["MakesItsState", "MakesItsOwnType", "Table"])
+def test_tensors_made_in_forward_follow_the_float64_run(prepared, tmp_path, name):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
-    found = prepared("net.py:MakesItsState")
-    assert found["without_float64"] is None, found
+    found = prepared(f"net.py:{name}")
+    assert (found["without_float64"], found["remark"]) == (None, None), found
     assert [file["dtype"] for file in found["files"]["truth"]] == ["f64"]
 
 
 def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
-    run = brought_run("net.py:MakesItsOwnType", backend="pt_inductor:eager,onnxruntime")
+    run = brought_run("net.py:ChecksItsType", backend="pt_inductor:eager,onnxruntime")
     assert set(run.statuses.values()) == {"ok"}
     for record in run.document["benchmarks"]:
         (metrics,) = record["metrics"].values()
-        assert "forward computes in float32" in metrics["without_float64"]
+        assert "TypeError: expected float32" in metrics["without_float64"]
         assert metrics["verification"]["relative_rmse"] < 1e-6
 
 
-def test_a_float32_table_is_remarked(prepared, tmp_path):
+def test_a_coarser_table_is_remarked(prepared, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
-    remark = prepared("net.py:Table")["remark"]
-    assert remark == "parts of the model compute in float32, regardless of the weights' type"
+    remark = prepared("net.py:CoarseTable")["remark"]
+    assert remark == "parts of the model compute in bfloat16, regardless of the weights' type"
 
 
 def test_a_float64_model_names_the_way_out(prepared, tmp_path):
@@ -531,7 +552,7 @@ pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
         (
             *("pt_inductor", "torch"),
             "import torch; return (x @ torch.eye(4)).to(torch.bfloat16)",
-            "forward computes in float32",
+            "forward computes in bfloat16",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from agreement_support import need
 from framework_process import run_script
@@ -44,6 +45,19 @@ save("contrib", [
     h.make_node("FastGelu", ["a"], ["y"], domain="com.microsoft"),
 ], (T.FLOAT, ["batch", 32]), [weight("w", 16, 32)], domain="com.microsoft")
 save("dynamic", [h.make_node("NonZero", ["x"], ["y"])], (T.INT64, [2, "found"]))
+scales = [
+    n.from_array(np.float32(0.25), "s"), n.from_array(np.float32(0.5), "t"),
+    n.from_array(np.uint8(128), "z"), n.from_array(np.int8(0), "o"),
+    n.from_array(random.randint(-9, 9, (16, 32)).astype("int8"), "w"),
+]
+save("ties", [
+    h.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+    h.make_node("QLinearMatMul", ["q", "s", "z", "w", "t", "o", "s", "z"], ["y"]),
+], (T.UINT8, ["batch", 32]), scales)
+save("small", [
+    h.make_node("DequantizeLinear", ["w", "t", "o"], ["d"]),
+    h.make_node("MatMul", ["x", "d"], ["y"]),
+], (T.FLOAT, ["batch", 32]), scales)
 save("draws", [h.make_node("RandomNormalLike", ["x"], ["y"])], row)
 save("future", [h.make_node("Relu", ["x"], ["y"])], row, ir=99)
 save("newer", [h.make_node("Relu", ["x"], ["y"])], row, opset=99)
@@ -169,6 +183,21 @@ def test_what_has_no_float64_run_is_agreed_and_reports_it(program_run):
     (metrics,) = measured(run).values()
     why = "com.microsoft.FastGelu is not an ONNX operator"
     assert metrics["without_float64"] == f"the program has no float64 run: {why}"
+
+
+@pytest.mark.usefixtures("onnx_files")
+def test_a_quantised_onnx_file_gets_runs_with_other_scales(prepared, tmp_path):
+    """Half of its outputs are ties."""
+    answer = prepared("ties.onnx", "f32[8,16]", framework="onnx")
+    assert "it rounds to integers deliberately (QLinearMatMul)" in answer["without_float64"]
+    assert answer["without_neighbours"] is None
+    own, runs = (np.load(tmp_path / name / "output_0.npy") for name in ("reference", "neighbours"))
+    assert np.mean((runs != own).any(axis=0)) > 0.2
+
+
+@pytest.mark.usefixtures("onnx_files")
+def test_weights_of_few_bits_do_not_round(prepared):
+    assert prepared("small.onnx", "f32[8,16]", framework="onnx")["without_float64"] is None
 
 
 def test_an_operator_that_the_importer_of_iree_does_not_know_is_unsupported_by_name(tmp_path):

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from cbs_test_plugin.honest import GROUPS, programs
+from cbs_test_plugin.honest import GROUPS, Function, programs
 
 from comparative_benchmark.analysis.verification.verification import open_array, sum_length, verify
 from comparative_benchmark.backends.api import BackendContext, UnsupportedError, load_object
@@ -131,6 +131,55 @@ def check(program, folder, stacks):
 @pytest.mark.parametrize("program", SAMPLE, ids=str)
 def test_an_honest_program_of_each_class_is_not_accused(program, tmp_path):
     assert check(program, tmp_path, [name for name in STACKS if name != "pt_inductor:inductor"])
+
+
+def test_a_picture_of_bytes_has_ties(tmp_path):
+    (program,) = (program for program in PROGRAMS if program.name == "resized-pixels")
+    assert check(program, tmp_path, ["onnxruntime:default", "openvino:latency"])
+
+
+X = torch.linspace(-2, 2, 16).reshape(1, 1, 4, 4)
+REQUESTS_FLOAT32 = {
+    "cast": lambda x: x.float().sin(),
+    "result": lambda x: x.softmax(-1, dtype=torch.float32),
+    "constant": lambda x: torch.conv2d(x, torch.tensor([[[[0.5, 1]]]], dtype=torch.float32)),
+    "state": lambda x: x @ torch.full((4, 4), 0.5, dtype=torch.float32),
+    "bits": lambda x: x.sin() + torch.full((4,), 1 << 30, dtype=torch.int32).view(torch.float32),
+    "complex": lambda x: (x.to(torch.complex64) * 1j).exp().real,
+}
+
+
+@pytest.mark.parametrize("name", REQUESTS_FLOAT32)
+def test_a_model_that_requests_float32_has_a_float64_truth(name):
+    function = REQUESTS_FLOAT32[name]
+    model = TorchModel(Function(function), {"data_type": "fp32"})
+    (truth,), (own,) = reference.compute(model, [as_array(X)])
+    assert truth.dtype == np.float64
+    assert np.abs(truth - own).max() < 1e-6
+    # No number was rounded to float32 on the way.
+    assert name in ("state", "constant") or (truth != truth.astype(np.float32)).any()
+    assert reference.remark(model, [as_array(X)]) is None
+
+
+def test_a_model_that_requests_a_coarser_type_has_no_float64_truth():
+    model = TorchModel(
+        torch.nn.Sequential(Function(lambda x: x.bfloat16().float()), torch.nn.Linear(4, 4)),
+        {"data_type": "fp32"},
+    )
+    with pytest.raises(reference.RoundsError, match="forward computes in bfloat16"):
+        reference.compute(model, [as_array(X)])
+
+
+def test_masks_of_bytes_are_not_moved():
+    x = torch.randn(4, 8)
+    shown = (x > 0).to(torch.uint8)
+    model = TorchModel(
+        Function(lambda x, shown: x - 1e9 * (1 - shown.float())), {"data_type": "fp32"}
+    )
+    inputs = [as_array(x), as_array(shown)]
+    with reference.changed_weights(model, np.random.default_rng(0), 2.0):
+        (masked,) = reference.in_own_type(model, inputs)
+    assert (masked == reference.in_own_type(model, inputs)[0]).all()
 
 
 @pytest.mark.nightly

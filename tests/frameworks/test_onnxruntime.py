@@ -108,6 +108,17 @@ def test_outputs_of_all_integer_types_are_returned(tmp_path, kind):
     assert (found == 3).all()
 
 
+def test_an_output_whose_shape_depends_on_values_is_unsupported(tmp_path):
+    kinds = {"x": TensorProto.FLOAT, "y": TensorProto.INT64}
+    model = _model([_node("NonZero", ["x"], "y")], kinds)
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_param = "found"
+    model.ir_version, model.opset_import[0].version = 10, 21
+    onnx.save(model, tmp_path / "model.onnx")
+    opened = session.open_session(tmp_path / "model.onnx", "cpu", session.options("default", 1))
+    with pytest.raises(UnsupportedError, match="the shape of y depends on values"):
+        session.SessionProgram(opened, "cpu").outputs()
+
+
 def _context(work_dir, compiler="default", options=(), exported=()):
     return BackendContext(
         compiler=compiler,

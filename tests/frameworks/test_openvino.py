@@ -72,6 +72,21 @@ def test_allocated_outputs_have_memory_of_their_own():
     assert [single.fetch(ran)[0].max() for ran in (first, second)] == [1, 6]
 
 
+def test_outputs_that_no_buffer_can_be_bound_to_are_unsupported():
+    from comparative_benchmark.openvino import front_ends
+    from comparative_benchmark.openvino.backend import Buffer
+    from comparative_benchmark.openvino.program import ov
+
+    x = ov.opset15.parameter([4], ov.Type.f32)
+    returned = ov.Model([ov.opset15.relu(x), x], [x])
+    with pytest.raises(UnsupportedError, match="cannot bind output 1, which is an input"):
+        front_ends._check_outputs(returned)
+    found = ov.Model([ov.opset15.non_zero(x)], [x])
+    found.output(0).set_names({"output_0"})
+    with pytest.raises(UnsupportedError, match="the shape of output_0 depends on values"):
+        Buffer(ov.Core().compile_model(found, "CPU").output(0))
+
+
 def test_products_in_another_type_are_found():
     from comparative_benchmark.openvino import program
 

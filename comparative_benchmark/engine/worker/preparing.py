@@ -2,10 +2,10 @@
 
 A worker that does this does nothing else; measuring workers need not import it.
 
-Float64 outputs of nearby models show how far rounding alone can move an output. An index, a rounded
-pixel or a comparison may flip if a value next to a tie is rounded differently. One or a few numbers
-may be small only because large terms cancel. Neither the truth nor a single reference run reveals
-this; a few runs on slightly different weights and inputs do.
+Outputs of nearby models, in float64 if possible, show how far rounding alone can move an output. An
+index, a rounded pixel or a comparison may flip if a value next to a tie is rounded differently. One
+or a few numbers may be small only because large terms cancel. Neither the truth nor a single
+reference run reveals this; a few runs on slightly different weights and inputs do.
 """
 
 import contextlib
@@ -70,8 +70,8 @@ def save(
 
     Args:
       folder: folder for the files; created if there are any.
-      reference: `module:function` that computes truth and reference; its module may define
-        `changed_weights(model, random, spacings)`, a context in which the weights differ.
+      reference: `module:function` that computes truth and reference; its module or the model may
+        define `changed_weights(model, random, spacings)`, a context in which the weights differ.
       compute: that function.
       model: the model.
       inputs: inputs of the run.
@@ -84,7 +84,8 @@ def save(
     if not wanted:
         return None
     module = importlib.import_module(reference.partition(":")[0])
-    changed = getattr(module, "changed_weights", lambda *_: contextlib.nullcontext())
+    unchanged = getattr(type(model), "changed_weights", lambda *_: contextlib.nullcontext())
+    changed = getattr(module, "changed_weights", unchanged)
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
     reason = "the output shapes change"
@@ -276,6 +277,10 @@ def _may_lack_float64(model: Any) -> bool:
     return not isinstance(model, ArchitectureModel | ForeignModel)
 
 
+def _has_float64(model: Any) -> bool:
+    return getattr(model, "without_float64", None) is None
+
+
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
     """Loads the given array files, or else preprocesses the model's raw input."""
     if files:
@@ -317,11 +322,11 @@ class JudgedBy:
         truth, same_type = self._due(inputs)
         if self.generates:
             same_type = self._along_truth(inputs, truth)
-        elif getattr(self.model, "without_float64", None) is None:
+        elif _has_float64(self.model) or not isinstance(self.model, ForeignModel):
             self.without_neighbours = save(
                 target / f"{prefix}{NEIGHBOURS}",
                 reference=self.reference,
-                compute=self.compute,
+                compute=self._as_truth,
                 model=self.model,
                 inputs=inputs,
                 truth=truth,
@@ -369,6 +374,12 @@ class JudgedBy:
         if self.nearby is not None:
             return in_place_of_truth(plain), self.nearby(self.model, inputs)
         return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
+
+    def _as_truth(self, model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """Returns outputs by the method that computed the truth, and a reference or nothing."""
+        if _has_float64(model) or self.in_own_type is None:
+            return self.compute(model, inputs)
+        return in_place_of_truth(self.in_own_type(model, inputs)), []
 
     def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
         """Returns the outputs of the reference run that follows the truth's tokens.

@@ -201,7 +201,14 @@ def _images() -> _Named:
         blurred = functional.avg_pool2d(x.permute(0, 3, 1, 2).float() / 255, 3, 1, 1)
         return (blurred * 255).round().to(torch.uint8)
 
+    def resized(x: torch.Tensor) -> torch.Tensor:
+        small = functional.interpolate(
+            x.permute(0, 3, 1, 2).float(), size=(24, 24), mode="bilinear"
+        )
+        return small.round().clamp(0, 255).to(torch.uint8)
+
     yield "blurred-pixels", _of(filtered, image)
+    yield "resized-pixels", _of(resized, image)
     yield "normalised", _of(lambda x: (x.permute(0, 3, 1, 2).float() / 255 - 0.45) / 0.225, image)
     yield (
         "resized",

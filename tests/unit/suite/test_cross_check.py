@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from openxla.benchmark.artifacts.workload_store import RouteDifference, TruthCheck
-from openxla.benchmark.user_models.inputs import cross_checked, difference
+from openxla.benchmark.user_models.inputs import NODE_TOLERANCE, cross_checked, difference
 
 NARROW = {"float32": 1e-3, "float16": 0.01, "bfloat16": 0.1}
 X = np.linspace(-3.0, 5.0, 41)
@@ -15,6 +15,11 @@ def test_rounding_of_float64_is_no_difference_and_more_is():
     assert difference([X], [X * (1 + 1e-13)]) is None
     assert difference([X], [X + 1e-8]) == pytest.approx(1e-8 / 5)
     assert difference([X], [X + 1e-8], tolerance=1e-7) is None
+
+
+def test_an_operator_may_sum_in_float32():
+    deform_conv = X * (1 + 2.2e-7)  # by ONNX's evaluator, against ONNX Runtime
+    assert difference([X], [deform_conv], tolerance=NODE_TOLERANCE) is None
 
 
 @pytest.mark.parametrize("name", NARROW)

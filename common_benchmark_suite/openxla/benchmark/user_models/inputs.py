@@ -3,6 +3,7 @@
 Results of two implementations of the same computation are compared.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.models.architectures.base import element_type
 from openxla.benchmark.models.model_interfaces import InferenceModel
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
+from openxla.benchmark.models.second_input import second_inputs
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.user_models import model_options
 from openxla.benchmark.user_models.model_options import UserModelError
@@ -32,9 +34,10 @@ _MOST_APART = 1e-2
 # rounding error is 1e-16; sums of a million terms, or a condition number of a million, leave 1e-10.
 WIDE_TOLERANCE = 1e-9
 # Tolerance for a single ONNX operator. Some float64 kernels hold constants in float32, such as the
-# scale of `Attention` (observed: 6e-8). Smaller differences cannot change a verdict, because the
-# tolerance for float32 outputs is at least two spacings. A forgotten epsilon of 1e-5 gives 5e-6.
-NODE_TOLERANCE = 2.0**-23
+# scale of `Attention` (observed: 6e-8), or sum in it (`DeformConv`: 2.2e-7). Smaller differences
+# cannot change a verdict, because float32 outputs may be off by at least eight spacings. A
+# forgotten epsilon of 1e-5 gives 5e-6.
+NODE_TOLERANCE = 2.0**-21
 # Tolerance for an operator evaluated in float32 on float32 operands: 1000 spacings. Semantic faults
 # (an axis, a coordinate, a length) give errors of order one.
 _FLOAT32_TOLERANCE = 1000 * 2.0**-23
@@ -120,7 +123,7 @@ class UserModel(InferenceModel):
         return np.asarray(value)
 
     def try_out(self, *inputs: Array) -> None:
-        """Runs the model twice on its inputs, before it is used for anything else.
+        """Runs the model on its inputs, on others, and on its inputs again, before any other use.
 
         Raises:
           UserModelError: the model raises, modifies its inputs, returns nothing, or returns
@@ -129,14 +132,18 @@ class UserModel(InferenceModel):
         self.run_twice(inputs)
 
     def run_twice(self, inputs: Sequence[Array]) -> None:
-        """Runs the model twice on its inputs; see `try_out`."""
+        """Runs the model twice on its inputs, and once in between on others; see `try_out`."""
         forms = ", ".join(map(form_of, inputs))
         if self.form is not None and len(inputs) == len(self.form.names):
             named = zip(self.form.names, inputs, strict=True)
             forms = ", ".join(f"{name} {form_of(value)}" for name, value in named)
         copies = [value.copy() for value in inputs]
         try:
-            first, second = (self.outputs_of(inputs, seed=seed) for seed in (1, 2))
+            first = self.outputs_of(inputs, seed=1)
+            # A state that the same inputs overwrite shows after other inputs.
+            with contextlib.suppress(Exception):
+                self.outputs_of(second_inputs(self, inputs), seed=1)
+            second = self.outputs_of(inputs, seed=2)
         except Exception as error:
             raise UserModelError(
                 f"the model cannot run with inputs {forms}: {error_line(error, self.file)}"

@@ -1,5 +1,6 @@
 """In a worker: a user's ONNX file, run plainly and in float64."""
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ _FLOATS = _NARROW | {TensorProto.DOUBLE}
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype"})
 _QUANTIZED = frozenset(
     {
-        *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
+        *("QuantizeLinear", "DynamicQuantizeLinear"),
         *("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"),
     }
 )
@@ -72,8 +73,13 @@ def widened_model(model: onnx.ModelProto) -> onnx.ModelProto:
     return wide
 
 
-def rounded_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Returns a copy whose weights are perturbed by `rounding_of` their type."""
+def rounded_model(
+    model: onnx.ModelProto, *, spacings: float | None = None, seed: int = program_model.SEED
+) -> onnx.ModelProto:
+    """Returns a copy whose weights are perturbed, as by `program_model.rounded`.
+
+    Whole numbers are exact: an exponent of 2.0000005 would turn a negative number into NaN.
+    """
     other = onnx.ModelProto()
     other.CopyFrom(model)
     # Scales determine sizes: 1.9999999 times 3 gives 5, not 6.
@@ -85,9 +91,11 @@ def rounded_model(model: onnx.ModelProto) -> onnx.ModelProto:
         for tensor in other.graph.initializer
         if tensor.data_type in _NARROW and tensor.name not in sizes
     ]
-    values = program_model.rounded([numpy_helper.to_array(tensor) for tensor in weights])
-    for tensor, value in zip(weights, values, strict=True):
-        _replace(tensor, value)
+    values = [numpy_helper.to_array(tensor) for tensor in weights]
+    moved = program_model.rounded(values, spacings=spacings, seed=seed)
+    for tensor, old, new in zip(weights, values, moved, strict=True):
+        if (old % 1).any():
+            _replace(tensor, new)
     return other
 
 
@@ -225,6 +233,7 @@ class OnnxModel(ProgramModel):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
         self._file = onnx_file.read(self.path)
+        self._change: dict[str, Any] = {}
         self._check_versions()
 
     def signature(self) -> Signature:
@@ -275,6 +284,15 @@ class OnnxModel(ProgramModel):
             rough = own
         return in_place_of_truth(own), rough
 
+    @contextlib.contextmanager
+    def changed_weights(self, random: np.random.Generator, spacings: float) -> Iterator[None]:
+        """Moves weights by up to `spacings` inside the block."""
+        self._change = {"spacings": spacings, "seed": int(random.integers(1 << 32))}
+        try:
+            yield
+        finally:
+            self._change = {}
+
     def write_onnx(self, directory: Path, inputs: Sequence[Array]) -> list[Path]:
         """Writes the file with shapes fixed to these inputs, and returns it and its weight files.
 
@@ -306,7 +324,8 @@ class OnnxModel(ProgramModel):
     def _complete_model(self) -> onnx.ModelProto:
         model = onnx.load(str(self.path))
         # The evaluator does not find our operators inside functions.
-        return onnx.inliner.inline_local_functions(model) if model.functions else model
+        model = onnx.inliner.inline_local_functions(model) if model.functions else model
+        return rounded_model(model, **self._change) if self._change else model
 
     def _check_versions(self) -> None:
         """Raises UserModelError if ONNX is older than the file."""
