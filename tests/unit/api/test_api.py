@@ -22,7 +22,7 @@ def test_a_file_prints_as_cbs_show_does(results, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["show", str(results.path), "--baseline", "pt_inductor:eager"]) == 0
     shown = capsys.readouterr().out
-    assert str(results).split() == shown.rsplit("speed-up", 1)[0].split()
+    assert shown.split()[: len(str(results).split())] == str(results).split()
 
 
 def test_results_are_a_sequence_of_cases(results):
@@ -66,8 +66,9 @@ def test_verdicts_are_those_of_the_baseline(results):
     assert row["ratio_low"] <= row["ratio"] <= row["ratio_high"]
     assert row["verdict"] == verdicts[0].verdict.value
     assert [item.competitor for item in results.verdicts("jax_xla:xla")] == ["pt_inductor:eager"]
-    assert "geomean" in str(verdicts)
-    assert "geomean" in repr(verdicts)
+    # Next to other tests, the race may have been disturbed.
+    for text in (str(verdicts), repr(verdicts)):
+        assert "geomean" in text or "other processes disturbed" in text
 
 
 def test_a_notebook_shows_tables_with_intervals(results):
