@@ -272,7 +272,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
     # Each fact has the name of its metric; missing ones are omitted from the file.
     facts = attrs.asdict(outcome.facts, recurse=False)
     values = {name: fact for name, fact in facts.items() if fact is not None}
-    if doubt := _first(process.not_ranked for process in outcome.processes) or None:
+    if doubt := _first(process.not_ranked for process in outcome.processes):
         values.setdefault("not_ranked", doubt)
     # Wrong or unfinished trials have no speed.
     if outcome.status is Status.OK:

@@ -39,8 +39,7 @@ def write(
       model's floating-point type, and how to call two programs.
 
     Raises:
-      UnsupportedError: there is no front end for the model, it cannot convert it, or an output is
-        an input.
+      UnsupportedError: no front end accepts or converts the model, or an output is an input.
     """
     plan: GenerationPlan | None = None
     if hasattr(model, "write_onnx"):

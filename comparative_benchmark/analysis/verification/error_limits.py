@@ -471,7 +471,7 @@ def regimes_of(truth: npt.NDArray[np.float64]) -> list[npt.NDArray[np.bool_]]:
     starts = known[1:][np.diff(known) > _GAP]
     levels[truth == 0] = known[0] if known.size else 0
     regimes = np.searchsorted(starts, levels, side="right")
-    return [regimes == number for number in range(len(starts) + 1)]
+    return [regimes == number for number in np.unique(regimes)]
 
 
 def _chunks(

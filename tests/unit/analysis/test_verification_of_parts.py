@@ -127,6 +127,9 @@ def test_a_few_numbers_of_different_magnitude_are_judged_one_by_one(judge, numbe
     verdict = judge(wrong, truth, reference, neighbours=neighbours)
     assert not verdict.passed
     assert not verdict.undecided
+    infinite = np.full(truth.shape, np.inf)
+    with_infinity = judge(infinite, infinite, neighbours=np.tile(infinite, (8, 1)))
+    assert "no output contains a finite number" in with_infinity.reason
     # A number that cannot be judged by itself does not make the others doubtful.
     reference[1] += 0.5
     assert judge(wrong, truth, reference, neighbours=neighbours).passed
