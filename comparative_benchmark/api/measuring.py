@@ -39,15 +39,16 @@ from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import run_summary, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
+from comparative_benchmark.terminal.status import duration
 from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.installation import set_root
 from openxla.benchmark.user_models import Definitions, UserModelError
 
-# Start, compilation, warm-up and rounds of a 1 ms model, measured on two cores.
-_SECONDS_PER_PROCESS = 8.0
-_SHORT_MINUTES = 3.0
+# Start, compilation, warm-up and rounds of models of 1 ms and of 100 ms, measured on two cores.
+_SECONDS_PER_PROCESS = (8.0, 20.0)
+_SHORT_S = 180.0
 _QUICK_COUNTS = (3, 20)
 
 
@@ -219,15 +220,15 @@ def _outlook(trials: Sequence[Trial], settings: RunSettings) -> str:
     if not isinstance(rule, SamplingRule) or settings.budget_s is not None:
         return ""
     processes = rule.min_processes * len(trials)
-    minutes = processes * _SECONDS_PER_PROCESS / 60
-    if minutes < _SHORT_MINUTES:
+    fast_s, slow_s = (processes * each_s for each_s in _SECONDS_PER_PROCESS)
+    if fast_s < _SHORT_S:
         return ""
     workloads = len({trial.workload.digest for trial in trials})
     competitors = len({str(trial.competitor) for trial in trials})
-    duration = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
     return (
         f"workloads: {workloads}, competitors: {competitors}, processes: {processes} or more; "
-        f"takes at least {duration} (--dry-run lists the trials, --quick runs each once)"
+        f"takes {duration(fast_s)} with models of 1 ms, {duration(slow_s)} with models of 100 ms "
+        "(--dry-run lists the trials, --quick runs each once)"
     )
 
 

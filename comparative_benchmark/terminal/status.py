@@ -138,8 +138,8 @@ class StatusScreen(Screen):
         with self._guard:
             if key != self._phase:
                 self._phase, self._phase_since = key, now
-            in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
-        total = f"{_duration(now - self._began_at)} elapsed"
+            in_phase = f"{phase} {duration(now - self._phase_since)}" if phase else ""
+        total = f"{duration(now - self._began_at)} elapsed"
         if self._table is not None and len(self._table.names) > 1:
             whom = whom.partition(",")[0]  # the table counts the processes
         activity = "  ".join(filter(None, [whom, in_phase, total, self._remaining()]))
@@ -211,10 +211,10 @@ class StatusScreen(Screen):
         if behind <= 0 or self._done >= self._total:
             return ""
         each_s = (self._clock() - self._counting_since) / behind
-        return f"about {_duration(each_s * (self._total - self._done))} left"
+        return f"about {duration(each_s * (self._total - self._done))} left"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Returns e.g. `7 s`, `12 min` or `3.4 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"

@@ -22,6 +22,7 @@ from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison
 from comparative_benchmark.results.comparing.plot_data import Mean, Speedup, Trade
 from comparative_benchmark.results.record import Result
+from comparative_benchmark.terminal.status import duration
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures import Architecture
@@ -69,9 +70,8 @@ class Estimate:
     budget_s: float | None = None
 
     def __str__(self) -> str:
-        minutes = math.ceil(self.seconds / 60)
-        long = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        text = f"trials: {self.trials}, about {long}; the largest uses {self.bytes / 2**30:.1f} GiB"
+        sums = f"trials: {self.trials}, about {duration(self.seconds)}"
+        text = f"{sums}; the largest uses {self.bytes / 2**30:.1f} GiB"
         if self.budget_s is None or self.fitting == self.trials:
             return text
         return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} of them"
