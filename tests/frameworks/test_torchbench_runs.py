@@ -363,6 +363,26 @@ def test_outputs_of_another_shape_or_number_are_not_close(environment):
     run_script(COMPARED, [], environment, framework="folder")
 
 
+ROUGHENED = """
+import ml_dtypes, numpy as np
+from comparative_benchmark.sources.torchbench import state
+integers = np.arange(64)
+(moved,) = state.roughened([integers])
+assert moved is integers
+for dtype in (np.float16, np.float32, ml_dtypes.bfloat16):
+    values = np.linspace(0, 4, 64).astype(dtype)
+    (moved,) = state.roughened([values])
+    apart = np.abs(moved.astype(np.float64) - values.astype(np.float64))
+    assert moved.dtype == dtype and moved[0] == 0
+    assert (apart > 0).mean() > 0.4
+    assert (apart <= 2 * float(ml_dtypes.finfo(dtype).eps) * values.astype(np.float64)).all()
+"""
+
+
+def test_inputs_of_every_float_type_move_by_a_rounding_step(environment):
+    run_script(ROUGHENED, [], environment, framework="folder")
+
+
 def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment, planted):
     planted("rate", "decay", "momentum", "skipped", "stale", "loss", "target")
     run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")

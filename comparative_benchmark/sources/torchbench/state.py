@@ -11,12 +11,14 @@ from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from comparative_benchmark.backends.api import Array
+from openxla.benchmark.user_models.inputs import is_float
 
 # Maximum depth of containers in attributes: folders keep batches in lists of pairs.
 _DEEPEST = 4
@@ -295,11 +297,11 @@ def roughened(inputs: Sequence[Array]) -> list[Array]:
     generator = np.random.default_rng(0)
 
     def moved(value: Array) -> Array:
-        steps = generator.integers(-1, 2, value.shape) * float(np.finfo(str(value.dtype)).eps)
+        steps = generator.integers(-1, 2, value.shape) * float(ml_dtypes.finfo(value.dtype).eps)
         changed: Array = np.multiply(value, 1 + steps).astype(value.dtype)  # zeros stay
         return changed
 
-    return [moved(value) if value.dtype.kind == "f" else value for value in inputs]
+    return [moved(value) if is_float(value) else value for value in inputs]
 
 
 def _attributes(
