@@ -65,8 +65,8 @@ with trained weights at batch size 4. All competitors race together, in three pr
 
 ### Accuracy
 
-Each model was trained for a task (`scripts/train_tiny.py`). The timed executable also performs this
-task. There are two measures of accuracy:
+Each model was trained for a task (`scripts/train_tiny.py`). Accuracy on this task is
+measured with the executable that is timed. There are two measures:
 
 - *top-1* is the share of examples that are classified correctly. For example, `7 (-2 +3)` means
   that int8 and float64 predict different classes for 7 examples. For 2 of them, only float64 is

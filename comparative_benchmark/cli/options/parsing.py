@@ -77,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         if words:
             option = words[0].partition("=")[0]
             what = "unknown option" if option.startswith("-") else "unexpected argument"
-            near = did_you_mean(option, self._option_string_actions)
+            near = did_you_mean(option, {*self._option_string_actions} - {"--help"})
             self.error(f"{what} {option}{near}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
