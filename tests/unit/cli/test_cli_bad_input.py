@@ -160,7 +160,7 @@ def test_an_incomplete_or_unknown_command_exits_with_1_and_not_with_the_code_of_
     [
         (["rnu"], "cbs: unknown command 'rnu'; did you mean run?"),
         (["run", "--bakend", "iree"], "cbs run: unknown option --bakend; did you mean --backend?"),
-        (["run", "--model", "net.onnx"], "cbs run: unknown option --model\n"),
+        (["run", "--model", "net.onnx"], "cbs run: unknown option --model"),
         (["run", "-t", "trian"], "cbs run: unknown -t/--test 'trian'; did you mean train?"),
         (["micro", "lits"], "cbs micro: unknown action 'lits'; did you mean list?"),
         (["list", "bert"], "cbs list: unexpected argument bert"),
