@@ -253,11 +253,12 @@ class OutputChecks:
         )
         # Do not record peak memory: rotated copies of the inputs are not part of the program.
         self._record.without_fresh_runs = answer.without
-        if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
+        problem = plausibility.fresh_run_problem(median_ms, answer.runs_ms)
+        if problem and plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
             self._record.without_fresh_runs = (
                 "the machine was too busy: runs on repeated inputs took as long as on new ones"
             )
-        elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
+        elif problem:
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
         elif (
             answer.without

@@ -51,9 +51,14 @@ _ATEN = torch.ops.aten
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
 # Operations that may return equal elements in any order.
 _OPEN_ORDERS = (_ATEN.kthvalue, _ATEN.median, _ATEN.mode, _ATEN.sort, _ATEN.topk)
-# A constant of the program text, moved to the device.
-_CONSTANTS = (_ATEN.lift_fresh,)
+# Operations that draw other numbers in float64 than in float32, with the same seed.
+_DRAWS = (
+    *(_ATEN.rand, _ATEN.randn, _ATEN.rand_like, _ATEN.randn_like, _ATEN.normal, _ATEN.normal_),
+    *(_ATEN.uniform_, _ATEN.exponential_, _ATEN.log_normal_, _ATEN.cauchy_, _ATEN.geometric_),
+    *(_ATEN.bernoulli, _ATEN.bernoulli_, _ATEN.multinomial),
+)
 _WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_WIDEST = set(_WIDER.values())
 # Operations that only move numbers, or create exact ones, and do not round.
 _EXACT = frozenset(
     f"aten::{name}"
@@ -148,7 +153,7 @@ class _Counter(TorchDispatchMode):
         if packet in (_ATEN.mm, _ATEN.addmm):
             left, right = args[-2:]
             self.products[left.shape[0], left.shape[1], right.shape[1]] += 1
-        if packet not in _CONSTANTS:
+        if packet is not _ATEN.lift_fresh:  # a constant of the program text
             self._note_weights(packet, tree_leaves((args, kwargs)), result)
         return result
 
@@ -177,8 +182,7 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     fake = FakeTensorMode(allow_non_fake_inputs=True)
 
     def wide(tensor: torch.Tensor) -> torch.Tensor:
-        without_values = fake.from_tensor(tensor.detach())
-        return without_values.double() if tensor.is_floating_point() else without_values
+        return _wide(fake.from_tensor(tensor.detach()))
 
     with torch.no_grad():
         copies: dict[int, Any] = {}
@@ -214,9 +218,9 @@ class _Roundings(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        given, narrow = _types((args, kwargs)), _types(result) - {torch.float64}
+        given, narrow = _types((args, kwargs)), _types(result) - _WIDEST
         computes = not func.is_view and func._schema.name not in _EXACT  # noqa: SLF001
-        if torch.float64 in given or (given and computes):
+        if given & _WIDEST or (given and computes):
             self.seen |= {str(dtype).removeprefix("torch.") for dtype in narrow}
         return result
 
@@ -249,10 +253,14 @@ def _widest(run: Callable[[AbstractContextManager[None]], _T]) -> _T:
         return run(_float64_for_float32())
     except (MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception:
-        with contextlib.suppress(Exception):
-            return run(contextlib.nullcontext())
+    except Exception as error:
+        first = error.with_traceback(None)  # its frames hold a float64 copy
+    try:
+        return run(contextlib.nullcontext())
+    except (MemoryError, torch.OutOfMemoryError):
         raise
+    except Exception:
+        raise first from None
 
 
 def _in_float64(
@@ -263,7 +271,7 @@ def _in_float64(
             return forward_by_layer(model, tensors)
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
-        module.double()
+        module._apply(_wide)  # noqa: SLF001  # `double` leaves complex numbers
     with context:
         return wide.forward(*map(_wide, tensors))
 
@@ -286,6 +294,8 @@ class _Widened(_Roundings):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if func._overloadpacket in _DRAWS:  # noqa: SLF001  # as PyTorch's own counter has it
+            raise RoundsError("forward draws random numbers, which differ in float64")
         if func is not _ATEN.view.dtype:  # reads bits
             args, kwargs = tree_map_only(
                 torch.dtype, lambda dtype: _WIDER.get(dtype, dtype), (args, kwargs or {})
@@ -457,7 +467,8 @@ def _agreeing(left: torch.Tensor, right: torch.Tensor) -> int:
 
 
 def _wide(value: torch.Tensor) -> torch.Tensor:
-    return value.double() if value.is_floating_point() else value
+    is_exact = not (value.is_floating_point() or value.is_complex())
+    return value if is_exact else value.to(torch.promote_types(value.dtype, torch.float64))
 
 
 @contextlib.contextmanager
@@ -529,14 +540,14 @@ class _NothingRounded(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        narrow = [t.dtype for t in _floating(result) if t.dtype != torch.float64]
+        narrow = [t.dtype for t in _floating(result) if t.dtype not in _WIDEST]
         # A view of weights whose layer has not started computes nothing.
         if narrow and not func.is_view and any(map(self._is_exact, _floating((args, kwargs)))):
             raise RoundsError(f"{func} rounds to {narrow[0]} although its layer is float64")
         return result
 
     def _is_exact(self, value: torch.Tensor) -> bool:
-        if value.dtype == torch.float64:
+        if value.dtype in _WIDEST:
             return True
         return value.untyped_storage().data_ptr() in self._narrow_weights
 
@@ -545,5 +556,5 @@ def _floating(values: Any) -> list[torch.Tensor]:
     return [
         value
         for value in tree_leaves(values)
-        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
     ]

@@ -170,6 +170,39 @@ def test_a_model_that_requests_a_coarser_type_has_no_float64_truth():
         reference.compute(model, [as_array(X)])
 
 
+@pytest.mark.parametrize("draw", [torch.rand, torch.randn])
+def test_seeded_noise_is_the_same_in_the_truth(draw):
+    def noisy(x):
+        return x + 0.01 * draw(x.shape, generator=torch.Generator().manual_seed(0)).sin()
+
+    x = torch.linspace(-2, 2, 64)
+    model = TorchModel(Function(noisy), {"data_type": "fp32"})
+    (truth,), (own,) = reference.compute(model, [as_array(x)])
+    assert np.abs(truth - own).max() < 1e-6
+
+
+def test_complex_inputs_and_weights_have_a_truth_in_double():
+    class Turned(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.full((4,), 0.7 - 0.1j, dtype=torch.complex64))
+
+        def forward(self, x):
+            return (x * self.weight).exp()
+
+    x = torch.polar(torch.ones(4), torch.linspace(0, 3, 4))
+    model = TorchModel(Turned(), {"data_type": "fp32"})
+    (truth,), (own,) = reference.compute(model, [as_array(x)])
+    assert (truth.dtype, own.dtype) == (np.complex128, np.complex64)
+    assert 0 < np.abs(truth - own).max() < 1e-6
+    assert reference.remark(model, [as_array(x)]) is None
+    cut = TorchModel(
+        Function(lambda x: torch.view_as_complex(torch.view_as_real(x).half().float())),
+        {"data_type": "fp32"},
+    )
+    assert "float16" in reference.remark(cut, [as_array(x)])
+
+
 def test_masks_of_bytes_are_not_moved():
     x = torch.randn(4, 8)
     shown = (x > 0).to(torch.uint8)

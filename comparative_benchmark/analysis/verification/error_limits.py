@@ -129,13 +129,9 @@ def integer_problem(
     different = output != reference
     if not (count := int(np.count_nonzero(different))):
         return None, False
-    others = [
-        truth.astype(reference.dtype),
-        *(value.astype(reference.dtype) for value in neighbours),
-    ]
-    explained = np.zeros_like(different)
-    unstable = np.zeros_like(different)
-    for other in others:
+    explained, unstable = np.zeros_like(different), np.zeros_like(different)
+    for value in (truth, *neighbours):
+        other = value.astype(reference.dtype)
         explained |= output == other
         unstable |= reference != other
     unexplained = different & ~explained
@@ -295,11 +291,11 @@ class _Sums:
         return roots
 
     def are_dense(self) -> npt.NDArray[np.bool_]:
-        """Returns which groups have many elements of their largest magnitude."""
+        """Returns which groups have many elements, and many of their largest magnitude."""
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             participation = self.square**2 / (self.count * self.fourth)
         dense: npt.NDArray[np.bool_] = np.nan_to_num(participation) >= _LEAST_PARTICIPATION
-        return dense
+        return dense & (self.count >= _FEWEST)
 
     def add(self, labels: npt.NDArray[np.intp], terms: Sequence[Array]) -> None:
         size = len(self.count)
@@ -394,15 +390,13 @@ def groups_of(
         unit=min(_UNIT, float(np.sqrt(magnitudes.square.sum() / truth.size))),
     )
     groups = []
-    counted = magnitudes.count >= _FEWEST
+    counted, sizes = magnitudes.count >= _FEWEST, magnitudes.means(magnitudes.square)
     for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
         least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
         below = least * 2**_OCTAVES
-        name = (
-            f"{group.size} elements of magnitude {magnitudes.means(magnitudes.square)[index]:.1g}"
-        )
+        name = f"{group.size} elements of magnitude {sizes[index]:.1g}"
         if index == _ZEROS:
-            least, below, name = 0.0, smallest, f"{group.size} elements that should be zero"
+            least, below, name = 0.0, smallest, f"{group.size} elements that should be nearly zero"
         groups.append(attrs.evolve(group, name=name, least=least, below=below))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
@@ -435,15 +429,8 @@ class _Rule:
         limits = np.maximum(expected, self.floor * np.maximum(scales, self.unit))
         errors = sums.means(sums.error)
         for index in np.flatnonzero(counted):
-            yield (
-                int(index),
-                Group(
-                    name="",
-                    size=int(sums.count[index]),
-                    error=float(errors[index]),
-                    limit=float(limits[index]),
-                ),
-            )
+            size, error, limit = (float(v[index]) for v in (sums.count, errors, limits))
+            yield int(index), Group(name="", size=int(size), error=error, limit=limit)
 
 
 def _regime_scales(sums: _Sums) -> npt.NDArray[np.float64]:

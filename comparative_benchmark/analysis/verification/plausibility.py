@@ -125,7 +125,8 @@ def clock_problem(blocks: Sequence[TimedBlock], cpus: int) -> str | None:
         return f"its samples add up to {samples:.3g} ms, but its blocks took {wall:.3g} ms"
     between = [b.wall_ms - 2 * b.samples_ms - _LOOP_MS * b.iterations for b in blocks]
     # A busy machine delays single blocks.
-    if statistics.median(between) > _CLOCK_SLACK_MS and sum(between) > _OVERHEAD_MS:
+    total_ms = sum(max(ms, 0.0) for ms in between)
+    if statistics.median(between) > _CLOCK_SLACK_MS and total_ms > _OVERHEAD_MS:
         return (
             f"its samples add up to {samples:.3g} ms, but its blocks took {wall:.3g} ms: it works "
             "between samples"

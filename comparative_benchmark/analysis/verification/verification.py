@@ -2,7 +2,7 @@
 
 Method: the error of the candidate against a float64 run is compared with the error of a plain,
 op-by-op run in the same type: overall, of its worst element, its mean (`error_limits`), and of its
-parts (`groups`). NaN and infinity are compared by position, integers exactly (`integers`).
+parts (`groups_of`). NaN and infinity are compared by position, integers exactly.
 
 An output that cannot be judged is not wrong: the verdict is then `undecided`.
 """
@@ -84,8 +84,8 @@ class Verification:
       reference_relative_rmse: the reference's relative error for the same output.
       allowed_relative_rmse: the limit for `relative_rmse`.
       max_abs_error: largest absolute error of any element, over all outputs.
-      worst_part: largest error of any part of an output (see `groups`), as a fraction of its limit;
-        None if parts are not compared, and in older files.
+      worst_part: largest error of any part of an output (see `groups_of`), as a fraction of its
+        limit; None if parts are not compared, and in older files.
       sqnr_db: signal-to-quantisation-noise ratio, minimum over all outputs; None if they are not
         verified by this ratio, or if they equal the truth.
       divergences: for a generating run, the steps at which its tokens differ from the truth's.
@@ -168,9 +168,8 @@ def verify(
             longest_sum=longest_sum,
         )
         verdicts.append(judged.verdict())
-    wrong = [verdict for verdict in verdicts if not verdict.passed and not verdict.undecided]
-    if unaccepted := wrong or [verdict for verdict in verdicts if verdict.undecided]:
-        return unaccepted[0]
+    if failures := [verdict for verdict in verdicts if not verdict.passed]:
+        return min(failures, key=lambda verdict: verdict.undecided)
     numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
     if not numbers:
         return undecided("no output contains a finite number to judge")
@@ -304,9 +303,9 @@ class _Output:
         with np.errstate(over="ignore", invalid="ignore"):
             expected = self.truth.astype(self.reference.dtype)
         finite = np.isfinite(expected)
-        special = ~finite & _same_kind(expected, self.reference)
         info = ml_dtypes.finfo(self.output.dtype)
         largest = float(info.max)
+        special = ~finite & _is_kind(self.reference, expected, largest)
         overflown = np.isinf(self.output) & (np.sign(self.output) == np.sign(expected))
         overflown &= np.abs(self.truth) >= largest * (1 - _OVERFLOWING * float(info.eps))
         if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, expected, largest))):
@@ -317,14 +316,17 @@ class _Output:
             return failed(f"{self.name} contains NaN or infinity in {where}")
         undue = ~(special | regular | overflown)
         doubt = (
-            f"{self.name}: the plain run in the model's data type produced NaN or infinity "
-            f"in elements that are finite in float64 ({undue.sum()} of {expected.size})"
+            f"{self.name}: the plain run in the model's data type and the float64 run have NaN or "
+            f"infinity in different elements ({undue.sum()} of {expected.size})"
         )
         if undue.sum() > _MOST_UNDUE * expected.size:
             return undecided(doubt)
-        undue &= finite & np.isfinite(self.output)
-        off = np.abs(self.output[undue] - self.truth[undue])
-        if off.size and off.max() > LARGEST_SHARE_OF_SPREAD * self.truth[finite].std():
+        alike = ~np.isfinite(self.output) & ~np.isfinite(self.reference)
+        alike |= ~finite & _is_kind(self.output, expected, largest)
+        near = np.where(finite, self.truth, self.reference)
+        off = np.abs(self.output.astype(np.float64)[undue & ~alike] - near[undue & ~alike])
+        spread = self.truth[finite].std() if finite.any() else 0.0
+        if not (off <= LARGEST_SHARE_OF_SPREAD * spread).all():
             self.doubt = f"{doubt}; this run produced other numbers there"
         self.output, self.truth = self.output[regular], self.truth[regular]
         self.reference = self.reference[regular]
@@ -451,13 +453,6 @@ def _is_constant(errors: _Errors) -> bool:
     return errors.spread <= MIN_RELATIVE_SPREAD * errors.scale
 
 
-def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Returns where both are NaN, or the same infinity, or both finite."""
-    both_finite = np.isfinite(one) & np.isfinite(other)
-    same: npt.NDArray[np.bool_] = (np.isnan(one) & np.isnan(other)) | (one == other) | both_finite
-    return same
-
-
 def _is_kind(
     values: npt.NDArray[Any], expected: npt.NDArray[Any], largest: float
 ) -> npt.NDArray[np.bool_]:
@@ -470,7 +465,7 @@ def _is_kind(
 
 def _real_parts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     part = values.real.dtype
-    return np.ascontiguousarray(values)[..., None].view(part)
+    return np.ascontiguousarray(values[..., None]).view(part)
 
 
 def _stray_element(

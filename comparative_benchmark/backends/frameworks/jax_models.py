@@ -38,13 +38,13 @@ def precision(*, on_gpu: bool, types: Iterable[str]) -> contextlib.AbstractConte
 
 
 def widened(tree: Any) -> Any:
-    """Returns arrays with floating-point numbers as float64; requires 64 bits to be enabled."""
-    return jax.tree.map(
-        lambda leaf: (
-            jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
-        ),
-        tree,
-    )
+    """Returns arrays with real and complex numbers in double; requires 64 bits to be enabled."""
+
+    def wide(leaf: Any) -> Any:
+        is_exact = not jnp.issubdtype(leaf.dtype, jnp.inexact)
+        return leaf if is_exact else jnp.asarray(leaf, jnp.promote_types(leaf.dtype, jnp.float64))
+
+    return jax.tree.map(wide, tree)
 
 
 def record_layers(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:

@@ -89,6 +89,8 @@ def save(
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     outputs_of: dict[int, list[Array]] = {index: [] for index in wanted}
     reason = "the output shapes change"
+    # An exported program notes how a run was judged. This must be the run on the inputs themselves.
+    noted = {name: getattr(model, name, None) for name in ("without_float64", "truth_check")}
     for seed in range(NEIGHBOUR_COUNT):
         random = np.random.Generator(np.random.Philox(seed))
         try:
@@ -102,6 +104,9 @@ def save(
             continue
         for index in wanted:
             outputs_of[index].append(np.asarray(outputs[index]))
+    if own is not None:
+        for name, value in noted.items():
+            setattr(model, name, value)
     for index, values in outputs_of.items():
         if values:
             folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import gc
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -59,11 +59,6 @@ class Block:
     outputs: Any
     compiled_calls: list[int] = attrs.field(factory=list)
     compilations: list[int] = attrs.field(factory=list)
-
-
-def clock_ms() -> float:
-    """Returns the time of a monotonic clock that a model cannot replace."""
-    return _CLOCK() / 1e6
 
 
 class Timed(Protocol):
@@ -162,11 +157,23 @@ def with_device_times(backend: Backend, block: Block) -> Block:
     return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=retained)
 
 
-def fresh_run_ms(backend: Backend, inputs: Sequence[Array]) -> float | None:
-    """Returns the time of one run on other inputs; None if the backend cannot replace its inputs.
+def fresh_run(
+    backend: Backend,
+    inputs: Sequence[Array],
+    counted: AbstractContextManager[None] | None = None,
+) -> tuple[Any, list[Any], float] | None:
+    """Runs once on other inputs; returns the outputs, also on the host, and the time in ms.
 
     The time includes fetching the outputs, less a second fetch. This counts work that a backend
     defers until its outputs are fetched, but not copying them. The same is true for inputs.
+
+    Args:
+      backend: with a compiled program.
+      inputs: inputs that it keeps afterwards.
+      counted: context of the run.
+
+    Returns:
+      None if the backend cannot replace its inputs.
     """
     copied_ns = _MOST_NS_PER_COPY + sum(value.nbytes for value in inputs) * _MOST_NS_PER_BYTE
     with _collector_off():
@@ -176,13 +183,14 @@ def fresh_run_ms(backend: Backend, inputs: Sequence[Array]) -> float | None:
         start = min(start + copied_ns, _CLOCK())
         if (rewind := getattr(backend, "rewind", None)) is not None:
             rewind()
-        outputs = backend.dispatch()
-        backend.synchronize(outputs)
-        outputs = backend.complete(outputs)
+        with counted or nullcontext():
+            outputs = backend.dispatch()
+            backend.synchronize(outputs)
+            outputs = backend.complete(outputs)
         backend.fetch(outputs)
         fetched = _CLOCK()
-        backend.fetch(outputs)
-        return max(2 * fetched - start - _CLOCK(), 0) / 1e6
+        values = backend.fetch(outputs)
+        return outputs, list(values), max(2 * fetched - start - _CLOCK(), 0) / 1e6
 
 
 def seen_run_ms(backend: Backend) -> float:

@@ -2,11 +2,13 @@
 
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from comparative_benchmark.analysis.verification.plausibility import is_machine_slow
-from comparative_benchmark.engine.worker.executor import Executor
+from comparative_benchmark.engine.worker.executor import Executor, _rotated
+from comparative_benchmark.engine.worker.sampling import fresh_run
 
 
 class Fake:
@@ -84,10 +86,20 @@ def test_without_any_run_there_is_a_reason(run, backend, values, reason):
     assert len(answer["seen_ms"]) == 3
 
 
-def test_equal_numbers_become_smaller(run):
-    backend = Fake()
-    assert run(backend, np.full((2, 1), 3.0), enough_ms=-1.0)["without"] is None
-    assert 2.9 < backend.inputs[0][0][0, 0] < 3
+@pytest.mark.parametrize("kind", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_equal_numbers_become_smaller(kind):
+    values = np.full((2, 1), 3.0, kind)
+    moved = {float(_rotated(values, places)[0, 0]) for places in range(1, 21)}
+    assert len(moved) == 20
+    assert 2 < min(moved) < max(moved) < 3
+    assert _rotated(values, 1).dtype == kind
+
+
+def test_a_single_column_is_rotated():
+    values = np.arange(5.0).reshape(5, 1)
+    assert _rotated(values, 2)[:, 0].tolist() == [3, 4, 0, 1, 2]
+    ids = np.arange(6).reshape(2, 3)
+    assert len({_rotated(ids, places).tobytes() for places in range(6)}) == 6
 
 
 class Keeper(Fake):
@@ -122,6 +134,20 @@ def test_work_while_inputs_are_replaced_counts(run):
     answer = run(Eager(), np.arange(12).reshape(3, 4), enough_ms=1.0)
     assert min(answer["runs_ms"]) > 5
     assert not is_machine_slow(answer["runs_ms"], answer["seen_ms"])
+
+
+class Copying(Fake):
+    """Needs a while to copy its outputs, whatever they are."""
+
+    def fetch(self, outputs):
+        time.sleep(0.01)
+        return outputs
+
+
+def test_copying_outputs_does_not_count():
+    outputs, values, run_ms = fresh_run(Copying(), [np.arange(12)])
+    assert run_ms < 8
+    assert outputs[0] is values[0]
 
 
 class Waiting(Fake):

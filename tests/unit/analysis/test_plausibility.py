@@ -44,6 +44,13 @@ def test_a_single_block_may_be_delayed_between_samples():
     assert "between" in clock_problem([attrs.evolve(one, wall_ms=900.0, seen_ms=920.0)], cpus=2)
 
 
+def test_work_between_samples_is_not_made_up_for_by_other_blocks():
+    hidden = attrs.evolve(HONEST, samples_ms=20.0, wall_ms=100.0, seen_ms=120.0)
+    plain = attrs.evolve(HONEST, samples_ms=99.0, wall_ms=100.0, seen_ms=120.0)
+    assert "between" in clock_problem([*[hidden] * 17, *[plain] * 13], cpus=2)
+    assert clock_problem([*[hidden] * 13, *[plain] * 17], cpus=2) is None
+
+
 def test_iterations_of_the_device_clock_are_not_hidden_time():
     longer = blocks(extra=11, seen_ms=120.0, seen_cpu_ms=210.0)
     assert clock_problem(longer, cpus=2) is None

@@ -95,6 +95,20 @@ def test_small_columns_do_not_hide_behind_infinity(judge, number):
     assert f"index {truth.shape[1] - 1}" in judge(wrong, truth, computed(truth)).reason
 
 
+@pytest.mark.parametrize(
+    ("kind", "error"), [(ml_dtypes.bfloat16, 0.02), (np.float16, 2e-3), (np.float32, 2e-6)], ids=str
+)
+def test_rows_with_few_finite_numbers_prove_nothing(judge, kind, error):
+    scores = np.random.default_rng(3).normal(size=(64, 64))
+    truth = np.where(np.tri(64) > 0, scores, -np.inf)
+    for seed in range(20):
+        noise = np.random.default_rng(100 + seed).normal(size=(2, 64, 64))
+        reference, output = (truth + error * noise).astype(kind)
+        assert judge(output, truth, reference).passed
+    shifted = np.where(np.tri(64) > 0, np.roll(scores, 1, 0), -np.inf)
+    assert not judge(shifted, truth, reference).passed
+
+
 @pytest.mark.parametrize("others", ["mask", "rectified", "one feature"])
 def test_zeros_among_other_numbers_are_judged(judge, others):
     truth = np.where(NUMBERS > 0, {"mask": -1e9}.get(others, NUMBERS), 0)
@@ -104,7 +118,7 @@ def test_zeros_among_other_numbers_are_judged(judge, others):
     assert judge(right, truth, computed(truth)).passed
     wrong = judge(np.where(truth == 0, 0.02, truth), truth, computed(truth))
     assert not wrong.passed
-    assert others == "rectified" or "that should be zero are off by 0.02" in wrong.reason
+    assert others == "rectified" or "that should be nearly zero are off by 0.02" in wrong.reason
 
 
 def test_zeros_may_be_off_by_the_rounding_of_the_numbers_next_to_them(judge):
@@ -200,7 +214,42 @@ def test_where_the_reference_overflows_nothing_is_due(judge):
     reference[:40] = np.nan
     verdict = judge(NUMBERS, NUMBERS, reference)
     assert verdict.undecided
-    assert "that are finite in float64" in verdict.reason
+    assert "have NaN or infinity in different elements" in verdict.reason
+
+
+def test_beyond_the_largest_number_only_that_or_infinity_is_right(judge):
+    truth = np.array([*range(1, 16), 65530.0])
+    largest = np.float16(65504)
+    reference = truth.clip(0, largest).astype(np.float16)
+    for value in (largest, np.inf):
+        output = np.where(truth > largest, value, truth)
+        assert judge(output, truth, reference).passed
+    for value in (np.nan, -np.inf, 3.0):
+        output = np.where(truth > largest, value, truth)
+        verdict = judge(output, truth, reference)
+        assert (verdict.passed, verdict.undecided) == (False, False)
+    assert judge([65504], np.array([65530.0]), np.array([65504], np.float16)).passed
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_where_only_float64_is_not_finite_the_plain_run_counts(judge, value):
+    truth = NUMBERS.copy()
+    truth[3, 5] = value
+    reference = NUMBERS.astype(np.float32)
+    for number, passes in ((NUMBERS[3, 5], True), (value, True), (77.0, False), (-np.inf, False)):
+        output = NUMBERS.copy()
+        output[3, 5] = number
+        verdict = judge(output, truth, reference)
+        assert (verdict.passed, verdict.undecided) == (passes, not passes)
+
+
+@pytest.mark.parametrize("value", [1 + 2j, complex(np.nan, 1), complex(np.inf, 1)])
+def test_a_complex_number_without_shape_is_judged(judge, value):
+    truth, near = np.full((), value, np.complex128), np.full(8, value, np.complex128)
+    reference = truth.astype(np.complex64)
+    assert judge(truth, truth, reference, near).passed
+    wrong = np.full((), complex(value.real, 1.5))
+    assert not judge(wrong, truth, reference, near).passed
 
 
 def test_nothing_but_nan_cannot_be_judged(judge):

@@ -69,6 +69,22 @@ def test_a_model_without_a_float64_run_gets_plain_runs(tmp_path):
     assert (runs != runs[0]).any()
 
 
+def test_neighbours_do_not_change_what_is_known_of_the_truth(tmp_path):
+    class Exported(Model):
+        without_float64, truth_check = None, "two routes agree"
+
+        def truth_and_reference(self, inputs):
+            self.without_float64, self.truth_check = "a size is 3 instead of 4", "in doubt"
+            return compute(self, inputs)
+
+    model = Exported()
+    truth = [np.zeros(4, np.int64)]
+    preparing.save(
+        tmp_path, reference=REFERENCE, compute=fails, model=model, inputs=INPUTS, truth=truth
+    )
+    assert (model.without_float64, model.truth_check) == (None, "two routes agree")
+
+
 def test_a_model_may_move_its_own_weights(tmp_path):
     class Moved(Model):
         bias = 0
