@@ -111,16 +111,13 @@ def speedup_text(ratio: Interval | None) -> str:
 def ratio_text(interval: Interval | None) -> str:
     """Returns e.g. `0.91 (0.88-0.95)`; `-` for None.
 
-    Digits are added until rounding no longer moves a limit to 1.
+    If the interval excludes 1, digits are added until its rounded limits do, too.
     """
     if interval is None:
         return "-"
     decimals = _decimals(interval)
-    values = (interval.estimate, interval.low, interval.high)
-    while decimals < _MOST_DECIMALS and any(
-        value != 1 and abs(value - 1) < 0.1 and float(f"{value:.{decimals}f}") == 1
-        for value in values[1:]
-    ):
+    nearest = max(interval.low, min(interval.high, 1.0))
+    while decimals < _MOST_DECIMALS and nearest != 1 and float(f"{nearest:.{decimals}f}") == 1:
         decimals += 1
     return _with_interval(interval, decimals)
 
