@@ -1,6 +1,5 @@
 """What `run`, `load` and `compare` return: prints as a table, becomes data frames and plots."""
 
-import contextlib
 import functools
 import io
 import json
@@ -17,9 +16,7 @@ from rich.table import Table as RichTable
 from comparative_benchmark.analysis.stats.analysis import (
     NOISE_THRESHOLD,
     Interval,
-    SampleError,
     Verdict,
-    latency_interval,
 )
 from comparative_benchmark.errors import check_place
 from comparative_benchmark.results.case import Case, cases_of, latest
@@ -32,7 +29,11 @@ from comparative_benchmark.results.comparing.compare import (
     summarize_comparisons,
     usual_baseline,
 )
-from comparative_benchmark.results.comparing.comparison import Comparison, regressions
+from comparative_benchmark.results.comparing.comparison import (
+    Comparison,
+    interval_of,
+    regressions,
+)
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.results_file import plain, write_atomically
 from comparative_benchmark.terminal import run_summary
@@ -181,11 +182,8 @@ def result_row(case: Case) -> Row:
 
 
 def _interval(case: Case) -> Interval | None:
-    samples = [process.latencies_ms for process in case.metrics.processes or ()]
-    with contextlib.suppress(SampleError):
-        # A trial that is not steady may have processes, but it has no latency.
-        return latency_interval(samples) if case.status is Status.OK and samples[1:] else None
-    return None
+    has_latency = len(case.metrics.processes or ()) > 1 and not case.metrics.compile_only
+    return interval_of(case) if has_latency else None
 
 
 def comparison_row(item: Comparison) -> Row:

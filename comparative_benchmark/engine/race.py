@@ -106,6 +106,7 @@ def undecided(outcome: TrialOutcome, baseline: TrialOutcome, rule: SamplingRule)
             float(ratio_sd(ratios, variances)),
             rule,
             process_s=outcome.wall_s / len(outcome.processes),
+            measured_s=outcome.measured_s / len(outcome.processes),
         )
     except ValueError:
         return None
@@ -291,7 +292,8 @@ class Race:
                     break
                 if replicate and time.monotonic() >= self._settings.until:
                     for trial in pending:
-                        self.outcomes[trial.key].stop_reason = "budget"
+                        outcome = self.outcomes[trial.key]
+                        outcome.stop_reason = outcome.stop_reason or "budget"
                     break
                 lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
                 self._replicate(rule, replicate, lacking, folder)
@@ -313,8 +315,7 @@ class Race:
         for trial in good:
             outcome = self.outcomes[trial.key]
             if outcome.stop_reason is None:
-                paired = baseline is not None and trial is not baseline
-                other = self.outcomes[baseline.key] if baseline and paired else None
+                other = self.outcomes[baseline.key] if baseline and trial is not baseline else None
                 reason = why_enough(outcome, other, rule, competitors=len(good))
                 if reason is None and _spent_s(outcome) > rule.trial_budget_s:
                     reason = "budget"
@@ -336,12 +337,10 @@ class Race:
         for trial in pending:
             if baseline is None or trial is baseline:
                 continue
-            outlook = undecided(self.outcomes[trial.key], self.outcomes[baseline.key], rule)
-            if outlook is None:
-                continue
-            self._decidable[trial.key] = outlook.decidable
-            if not outlook.can_decide:
-                self._say(f"{trial} against {baseline.competitor}: {outlook}")
+            if outlook := undecided(self.outcomes[trial.key], self.outcomes[baseline.key], rule):
+                self._decidable[trial.key] = outlook.decidable
+                if not outlook.can_decide:
+                    self._say(f"{trial} against {baseline.competitor}: {outlook}")
 
     def _baseline(self, good: Sequence[Trial]) -> Trial | None:
         """Returns the baseline of ratios: the named trial, else the first one."""
@@ -367,6 +366,8 @@ class Race:
                     self._keep(participant, (time.monotonic() - started) / len(group))
                 if self._profile_dir is not None:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
+            if waiting:  # the next group is not interleaved with this one
+                self._first_round += rule.max_rounds
 
     def _starts(self, rule: SamplingRule, replicate: int) -> list[Trial]:
         """Returns the order of starts in a replicate, balanced over replicates."""

@@ -310,12 +310,21 @@ class Run:
     def keep(self, trials: Sequence[Trial], outcomes: Mapping[ResultKey, TrialOutcome]) -> None:
         """Stores the results of a group, and then removes its processes from the journals.
 
-        Processes of an undecided race are set aside, so that later runs can add to them.
+        Processes of an undecided race, or of one that the budget ended, are set aside, so that
+        later runs can add to them.
         """
         outputs = self._settings.outputs
         ended = [to_result(t, outcomes[t.key], run_id=self._id, outputs=outputs) for t in trials]
         self._results.append(*ended)
-        if isinstance(self._settings.sampling, SamplingRule) and lacks_processes(ended):
+        rule = self._settings.sampling
+        if isinstance(rule, SamplingRule) and (
+            lacks_processes(ended)
+            or any(
+                result.status is Status.OK
+                and len(result.measured.processes or ()) < rule.min_processes
+                for result in ended
+            )
+        ):
             self._journal.set_aside(entries_of(outcomes))
         self._earlier.forget([trial.key for trial in trials])
         self._journal.clear()

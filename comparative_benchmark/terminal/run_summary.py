@@ -8,17 +8,15 @@ from pathlib import Path
 
 from comparative_benchmark.analysis.stats.analysis import (
     DECISIVE_PROCESSES,
-    MIN_PROCESSES,
     NOISE_THRESHOLD,
     Verdict,
-    latency_interval,
 )
 from comparative_benchmark.backends.missing_packages import Absence
 from comparative_benchmark.engine import typed, with_more_processes
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.compare import Family
-from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.record import AGREED, Status
+from comparative_benchmark.results.comparing.comparison import Comparison, interval_of
+from comparative_benchmark.results.record import AGREED, FIXED, Status
 from comparative_benchmark.terminal.compare_views import latency_text, ratio_text
 from comparative_benchmark.terminal.tables import digits
 
@@ -110,26 +108,19 @@ def fastest(cases: Sequence[Case]) -> Case | None:
     None for several workloads or devices, for compile times and throughput, and if no competitor
     has a correct output in the workload's own type.
     """
-    if _why_not_ranked(cases):
-        return None
-    installed, _ = split(cases)
-    return next(iter(rank(installed)), None)
+    return None if _why_not_ranked(cases) else next(iter(rank(cases)), None)
 
 
 def recommendation(cases: Sequence[Case]) -> str:
     """Returns the sentences of `summary_lines`, or the reason for a missing recommendation."""
-    sentences = summary_lines(cases)
-    if not sentences and (reason := _why_not_ranked(cases)):
+    if sentences := summary_lines(cases):
+        return "\n".join(sentences)
+    if reason := _why_not_ranked(cases):
         return f"No recommendation: {reason}."
-    if not sentences:
-        [case] = cases
-        only = fastest(cases)
-        return (
-            _choice([only], Family(cases, threshold=NOISE_THRESHOLD))
-            if only
-            else (f"{_name(case)}: {_shortened(case.why)}.")
-        )
-    return "\n".join(sentences)
+    [case] = cases
+    if rank(cases):
+        return _choice(cases, Family(cases, threshold=NOISE_THRESHOLD))
+    return f"{_name(case)}: {_shortened(case.why)}."
 
 
 def _why_not_ranked(cases: Sequence[Case]) -> str:
@@ -172,12 +163,15 @@ def by_batch(cases: Sequence[Case]) -> list[str]:
     ]
     if len(ranges) == 1:
         [(name, batches)] = ranges
-        lines = [f"Use {name} at every batch size from {batches[0]} to {batches[-1]}."]
+        every = "every batch size from" if 1 < len(batches) == len(groups) else "batch"
+        lines = [f"Use {name} at {every} {_range_text(batches)}."]
     else:
         (first, until), *between, (last, since) = ranges
         parts = [f"{first} up to batch {until[-1]}"]
         parts += [f"{name} at batch {_range_text(batches)}" for name, batches in between]
         lines = [f"Use {', '.join([*parts, f'{last} from batch {since[0]} on'])}."]
+    none = [batch for batch in sorted(groups) if batch not in best]
+    lines += [f"No ranked competitor has a correct output at batch {batch}." for batch in none]
     for batch, ranked in best.items():
         family = Family(groups[batch], threshold=NOISE_THRESHOLD)
         pairs = ((case, family.comparison(ranked[0], case)) for case in ranked[1:])
@@ -225,7 +219,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
 def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how much slower the others are, and which differences are uncertain."""
     best, *rest = ranked
-    behind, open_ones, fewest = [], [], MIN_PROCESSES
+    behind, open_ones = [], []
     for case in rest:
         comparison = family.comparison(best, case)
         text = f"{_name(case)}{_speedup_text(comparison)}"
@@ -233,10 +227,11 @@ def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
             behind.append(text)
         else:
             open_ones.append(text)
-            fewest = min(fewest, len(_samples(best)), len(_samples(case)))
     lines = [f"It is clearly faster than {', '.join(behind)}."] if behind else []
     if open_ones:
-        hint = "; omit -w and -iter to race them" if fewest < MIN_PROCESSES else ""
+        metrics = best.metrics
+        is_fixed = len(metrics.processes or ()) < 2 and (metrics.stop_reason or FIXED) == FIXED
+        hint = "; omit -w and -iter to race them" if is_fixed else ""
         lines.append(f"It is not clearly faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":
@@ -250,22 +245,15 @@ def _is_equal(case: Case) -> bool:
 
 
 def _latency_ms(case: Case) -> float:
-    processes = _samples(case)
-    if len(processes) > 1:
-        return latency_interval(processes).estimate
-    return case.metrics.median_ms or float("inf")
+    interval = interval_of(case) if len(case.metrics.processes or ()) > 1 else None
+    return interval.estimate if interval else case.metrics.median_ms or float("inf")
 
 
 def _latency_text(case: Case) -> str:
-    processes = _samples(case)
-    if len(processes) < 2:
+    interval = interval_of(case)
+    if interval is None or len(case.metrics.processes or ()) < 2:
         return f"{digits(case.metrics.median_ms or 0.0)} ms in one process"
-    interval = latency_interval(processes)
     return f"{latency_text(interval)} ms ({interval.scope})"
-
-
-def _samples(case: Case) -> list[list[float]]:
-    return [process.latencies_ms for process in case.metrics.processes or ()]
 
 
 def _compile_text(case: Case) -> str:

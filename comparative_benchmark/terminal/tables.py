@@ -12,13 +12,13 @@ from rich.text import Text
 
 from comparative_benchmark.analysis.roofline.ceilings import Ceilings
 from comparative_benchmark.analysis.stats.analysis import Interval, Verdict, latency_interval
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Fate,
     against_baseline,
-    compare_to_baseline,
 )
+from comparative_benchmark.results.comparing.comparison import interval_of
 from comparative_benchmark.results.comparing.roofs import shares_of_roof
 from comparative_benchmark.results.record import (
     AGREED,
@@ -290,9 +290,8 @@ def latency_cell(case: Case) -> str:
         return "-"
     if metrics.throughput and metrics.throughput.rate:
         return f"{rate_text(metrics.throughput)} {metrics.throughput.units}"
-    processes = [process.latencies_ms for process in metrics.processes or ()]
-    if len(processes) > 1:
-        return latency_text(latency_interval(processes))
+    if len(metrics.processes or ()) > 1 and (interval := interval_of(case)):
+        return latency_text(interval)
     return f"{digits(metrics.median_ms)} ± {digits(metrics.mad_latency_ms or 0.0, 1)}"
 
 
@@ -401,35 +400,22 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int = NO_LIMIT
 def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
     """Returns speed-up and verdict of each case.
 
-    If the baseline has no correct result, the fastest correct competitor replaces it.
+    If the baseline has no correct result, the fastest correct competitor replaces it. Earlier
+    results of the same case have neither.
     """
-    comparisons = {
-        (item.workload, item.competitor, item.framework, item.device): item
-        for item in compare_to_baseline(cases, baseline)
-    }
     replaced = replacements(cases, baseline)
-    for case in replaced.values():
-        group = [other for other in cases if _race(other) == _race(case)]
-        for other, item in zip(group, against_baseline(group, case.competitor), strict=True):
-            if item is not None:
-                comparisons[other.workload, *other.runner] = item
-    return [
-        _verdict(
-            case,
-            comparisons.get((case.workload, *case.runner)),
-            replaced[_race(case)].competitor if _race(case) in replaced else baseline,
-        )
-        for case in cases
-    ]
+    cells: dict[int, tuple[str, Text]] = {}
+    for race, group in _races(cases).items():
+        name = replaced[race].competitor if race in replaced else baseline
+        for case, item in zip(group, against_baseline(group, name), strict=True):
+            cells[id(case)] = _verdict(case, item, name)
+    return [cells.get(id(case), ("-", Text("-"))) for case in cases]
 
 
 def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
     """Returns the fastest correct case of each workload in which the baseline has none."""
-    groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
-    for case in cases:
-        groups[_race(case)].append(case)
     fastest = {}
-    for race, group in groups.items():
+    for race, group in _races(cases).items():
         good = [case for case in group if case.status is Status.OK and case.result.ranked]
         good = [case for case in good if case.metrics.median_ms is not None]
         if len(good) > 1 and all(case.competitor != baseline for case in good):
@@ -437,8 +423,12 @@ def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
     return fastest
 
 
-def _race(case: Case) -> Hashable:
-    return case.workload, case.device, case.quantity
+def _races(cases: Sequence[Case]) -> Mapping[Hashable, list[Case]]:
+    """Returns the latest results by workload, device and measured quantity."""
+    groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
+    for case in latest(cases):
+        groups[case.workload, case.device, case.quantity].append(case)
+    return groups
 
 
 def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[str, Text]:

@@ -333,7 +333,13 @@ class Outlook:
         )
 
 
-def outlook(sd: float, rule: SamplingRule, *, process_s: float | None = None) -> Outlook:
+def outlook(
+    sd: float,
+    rule: SamplingRule,
+    *,
+    process_s: float | None = None,
+    measured_s: float | None = None,
+) -> Outlook:
     """Returns the power that this machine allows under a sampling rule.
 
     Args:
@@ -341,11 +347,14 @@ def outlook(sd: float, rule: SamplingRule, *, process_s: float | None = None) ->
       rule: its budgets and the effect to find.
       process_s: time that a process takes from start to end; None if unknown, in which case only
         the number of processes limits the race.
+      measured_s: the part of it that counts until there are six processes.
     """
     processes = rule.max_processes
     if process_s:
         # A trial starts another process as long as its time is not up.
-        processes = min(processes, math.floor(rule.trial_budget_s / process_s) + 1)
+        fitting = math.floor(rule.trial_budget_s / process_s) + 1
+        early = math.floor(rule.trial_budget_s / (measured_s or process_s)) + 1
+        processes = min(processes, max(fitting, min(CLOSE_PROCESSES, early)))
     processes = max(processes, rule.min_processes, 2)
     return Outlook(
         processes=processes,

@@ -185,9 +185,9 @@ def resembles(values: Sequence[float]) -> bool:
     """
     if len(values) < FEWEST_PROCESSES:
         return False
-    ranks = np.argsort(np.argsort(np.asarray(values, dtype=np.float64)))
-    ratio = _ratio(ranks.astype(np.float64))
-    return bool(ratio <= _critical(len(values)))
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts + 1) / 2)[places]  # equal values share the mean rank
+    return bool(len(counts) > 1 and _ratio(ranks) <= _critical(len(values)))
 
 
 def _ratio(ranks: Array) -> Array:

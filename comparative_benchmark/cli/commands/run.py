@@ -21,6 +21,7 @@ from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.roofs import ceilings_for
 from comparative_benchmark.results.record import Result, ResultKey, Status
+from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
 from comparative_benchmark.terminal.run_summary import summary_lines
@@ -72,7 +73,9 @@ def run(
     today = datetime.datetime.now(datetime.UTC).date()
     judgement = expected_failures.judge(known, map(_ending, results), today=today)
     expected = _expected(results, judgement)
-    shown = [Case(result=result) for result in results]
+    # Results of earlier runs may have other conditions.
+    runs = {run.run_id: run for run in read_document(request.output).runs} if request.resume else {}
+    shown = [Case(result=result, run=runs.get(result.run_id)) for result in results]
     told = summary_lines(shown, absent=measured.absent, command=sys.argv, output=request.output)
     if request.json:
         print(as_json(shown, measured.baseline, told))

@@ -20,7 +20,7 @@ from comparative_benchmark.reporting.report.standings import Judged
 from comparative_benchmark.reporting.report.trends import Changes
 from comparative_benchmark.results.comparing.comparison import Comparison, samples_of
 from comparative_benchmark.results.comparing.noise_floor import program_digest
-from comparative_benchmark.results.comparing.plot_data import Speedup, selection_of, speedup
+from comparative_benchmark.results.comparing.plot_data import selection_of
 from comparative_benchmark.results.comparing.roofs import Cost
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.results_file import plain
@@ -255,7 +255,7 @@ def _latency(item: Judged, most_dots: int) -> Json:
         return {}
     dots = thin(samples_of(item.case.metrics), most_dots, item.case.id)
     return {
-        "ms": _ends(interval),
+        "ms": ends(interval),
         "processes": interval.processes,
         "dots": dots.processes,
         "range": [short(dots.low_ms), short(dots.high_ms)],
@@ -296,7 +296,7 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
         "arithmetic": int(bool(comparison.arithmetic)) or None,
         "disturbed": int(comparison.disturbed) or None,
         # As speed-up: baseline / candidate.
-        "speedup": ratio and speedup_ends(speedup(ratio)),
+        "speedup": ratio and ends(ratio.inverse),
         "replicates": ratio and ratio.processes,
         # Of the logarithm, for means over cases.
         "spread": comparison.log_ratio and [short(part) for part in comparison.log_ratio.spread],
@@ -357,11 +357,11 @@ def _change(comparison: Comparison | None, tables: Tables) -> Json:
     if comparison is None:
         return {}
     return {
-        "change": comparison.ratio and _ends(comparison.ratio),
+        "change": comparison.ratio and ends(comparison.ratio),
         "change_replicates": comparison.ratio and comparison.ratio.processes,
         "change_verdict": tables.text(_verdict(comparison)),
         "change_why": tables.text(comparison.reason[:_LONGEST_REASON]),
-        "old_ms": comparison.baseline_ms and _ends(comparison.baseline_ms),
+        "old_ms": comparison.baseline_ms and ends(comparison.baseline_ms),
     }
 
 
@@ -369,12 +369,8 @@ def _verdict(comparison: Comparison) -> str:
     return comparison.verdict.value if comparison.ratio else comparison.fate.value
 
 
-def speedup_ends(speedup: Speedup) -> list[float | None]:
+def ends(interval: Interval) -> list[float | None]:
     """Returns estimate, lower and upper limit; None for a limit that samples do not support."""
-    return [short(speedup.estimate), short(speedup.low), short(speedup.high)]
-
-
-def _ends(interval: Interval) -> list[float | None]:
     return [short(value) for value in (interval.estimate, interval.low, interval.high)]
 
 

@@ -38,8 +38,8 @@ from comparative_benchmark.reporting.report.columns import (
     Tables,
     columns_of,
     dots_per_case,
+    ends,
     short,
-    speedup_ends,
 )
 from comparative_benchmark.reporting.report.details import Explained, Profiles, script_rows
 from comparative_benchmark.reporting.report.inputs import ReportCase
@@ -47,7 +47,7 @@ from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import MOST_DISTURBED, Comparison
-from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of, speedup
+from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of
 from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
 from comparative_benchmark.terminal.run_summary import apart_from_batch, by_batch
 
@@ -135,7 +135,7 @@ def _bits_panel(panel: plot_data.RecipePanel, at: Mapping[int, int], tables: Tab
             {
                 "recipe": mean.recipe,
                 "stack": stacks.index(mean.stack),
-                "speedup": speedup_ends(mean.speedup),
+                "speedup": ends(mean.speedup),
                 "replicates": mean.ratio.processes,
                 "verdict": mean.verdict.value,
                 "signal": short(mean.sqnr_db),
@@ -168,7 +168,7 @@ def _trades(
 def _ratio(comparison: Comparison) -> Json:
     assert comparison.ratio is not None
     return {
-        "speedup": speedup_ends(speedup(comparison.ratio)),
+        "speedup": ends(comparison.ratio.inverse),
         "replicates": comparison.ratio.processes,
         "verdict": comparison.verdict.value,
     }

@@ -11,9 +11,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     NOISE_THRESHOLD,
     VERDICT_LEVEL,
     Interval,
-    SampleError,
     Verdict,
-    latency_interval,
     mean_ratio,
     verdict,
 )
@@ -29,7 +27,7 @@ from comparative_benchmark.results.comparing.comparison import (
     MOST_DISTURBED,
     Comparison,
     Fate,
-    samples_of,
+    interval_of,
 )
 from comparative_benchmark.results.record import Status
 
@@ -100,18 +98,9 @@ def _judge_group(
     cases, baseline, threshold = job
     comparisons = against_baseline(cases, baseline, threshold=threshold)
     return [
-        ((comparison and comparison.candidate_ms) or _interval(case), comparison)
+        ((comparison and comparison.candidate_ms) or interval_of(case), comparison)
         for case, comparison in zip(cases, comparisons, strict=True)
     ]
-
-
-def _interval(case: Case) -> Interval | None:
-    if case.status is not Status.OK:
-        return None
-    try:
-        return latency_interval(samples_of(case.metrics))
-    except SampleError:
-        return None
 
 
 # Competitors with a smaller share of the most complete one's cases would leave too few common

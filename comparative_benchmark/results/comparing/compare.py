@@ -215,14 +215,19 @@ def compare_documents(
     floor = _floor((*pairs[position], item) for position, item in both.items())
     move = common_move(
         (item.competitor.partition(":")[0], item.log_ratio.estimate)
-        for item in both.values()
-        if item.log_ratio and not item.paired and item.quantity == LATENCY
+        for (old, new, *_), item in zip(jobs.values(), items, strict=True)
+        if item.log_ratio
+        and not item.paired
+        and item.quantity == LATENCY
+        # A changed model is a reason of its own.
+        and old.workload == new.workload
     )
     comparisons: list[Comparison] = []
     for position, (old, new) in enumerate(pairs):
-        if old is None or new is None:
-            side = "baseline" if old is None else "candidate"
-            comparisons.append(without_ratio(new or old, Fate.MISSING, f"not in the {side}"))
+        if old is None and new:
+            comparisons.append(_alone(new, "not in the baseline"))
+        elif old is None or new is None:
+            comparisons.append(without_ratio(new or old, Fate.MISSING, "not in the candidate"))
         elif count_unchanged:
             comparisons.append(both[position])
         else:
@@ -253,8 +258,7 @@ def compare_to_baseline(
         bases = [case for case in group if case.competitor == baseline]
         wrong = (base for base in bases if base.status is Status.WRONG_OUTPUT)
         comparisons += [without_ratio(base, Fate.WRONG, base.why) for base in wrong]
-        items = against_baseline(group, baseline, threshold=threshold)
-        comparisons += [item for item in items if item is not None]
+        comparisons += filter(None, against_baseline(group, baseline, threshold=threshold))
     return comparisons
 
 
@@ -274,14 +278,17 @@ def against_baseline(
             comparisons.append(None)
         elif len(same) == 1:
             comparisons.append(family.comparison(same[0], case))
-        elif case.status is Status.OK:
-            reason = f"no result for {baseline}" if not same else f"several results for {baseline}"
-            comparisons.append(without_ratio(case, Fate.MISSING, reason))
         else:
-            # Wrong or unsupported cases need no baseline.
-            fate = _FATES.get(case.status, Fate.MISSING)
-            comparisons.append(without_ratio(case, fate, case.why))
+            number = "several results" if same else "no result"
+            comparisons.append(_alone(case, f"{number} for {baseline}"))
     return comparisons
+
+
+def _alone(case: Case, reason: str) -> Comparison:
+    """Returns a case that lacks a baseline, which wrong or unsupported cases do not need."""
+    if case.status is Status.OK:
+        return without_ratio(case, Fate.MISSING, reason)
+    return without_ratio(case, _FATES.get(case.status, Fate.MISSING), case.why)
 
 
 def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:

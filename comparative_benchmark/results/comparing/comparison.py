@@ -3,6 +3,7 @@
 A comparison has a ratio and a verdict, or the reason for a missing ratio.
 """
 
+import contextlib
 import enum
 import math
 import statistics
@@ -227,6 +228,13 @@ def _geomean(items: Sequence[Comparison]) -> Interval | None:
 
 # Trials with a larger share of contended blocks do not support a verdict.
 _MOST_CONTENDED = 0.5
+
+
+def interval_of(case: Case) -> Interval | None:
+    """Returns the measured quantity of a correct case in ms; None if there are no valid samples."""
+    with contextlib.suppress(SampleError):
+        return latency_interval(samples_of(case.metrics)) if case.status is Status.OK else None
+    return None
 
 
 def samples_of(metrics: Metrics) -> list[list[float]]:

@@ -30,19 +30,6 @@ _LETTERS = "mkn"
 
 
 @attrs.frozen
-class Speedup:
-    """Speed relative to a baseline, with the interval that the verdict is based on.
-
-    Attributes:
-      low, high: 0 and infinity if the samples support no limit.
-    """
-
-    estimate: float
-    low: float
-    high: float
-
-
-@attrs.frozen
 class Point:
     """One shape run by one competitor.
 
@@ -54,7 +41,7 @@ class Point:
     case: Case
     at: int
     comparison: Comparison
-    speedup: Speedup
+    speedup: Interval
 
 
 @attrs.frozen(kw_only=True)
@@ -80,12 +67,6 @@ class ShapePanel:
     def name(self) -> str:
         """Display name of the panel."""
         return f"{self.operator}, {self.data_type}"
-
-
-def speedup(ratio: Interval) -> Speedup:
-    """Returns the inverse of a ratio of times, with inverted limits."""
-    low = 1 / ratio.high if ratio.high else 0.0
-    return Speedup(1 / ratio.estimate, low, 1 / ratio.low if ratio.low else math.inf)
 
 
 def sizes_of(result: Result) -> dict[str, int] | None:
@@ -158,7 +139,7 @@ def _panel(key: tuple[str, ...], group: Sequence[tuple[Case, Comparison | None]]
     for case, comparison in group:
         if comparison and comparison.ratio:
             at = math.prod((sizes_of(case.result) or {})[letter] for letter in axis)
-            placed = Point(case, at, comparison, speedup(comparison.ratio))
+            placed = Point(case, at, comparison, comparison.ratio.inverse)
             series[f"{case.competitor} ({case.framework})"].append(placed)
         elif comparison or case.result.reason:
             left_out.append(case)
@@ -201,7 +182,7 @@ class Trade:
     stack: str
     own: Case | None
     comparison: Comparison | None
-    speedup: Speedup | None
+    speedup: Interval | None
     sqnr_db: float | None
 
     @property
@@ -235,7 +216,7 @@ class Mean:
     recipe: str
     stack: str
     ratio: Interval
-    speedup: Speedup
+    speedup: Interval
     verdict: Verdict
     sqnr_db: float
     shapes: int
@@ -339,7 +320,7 @@ def _trade(case: Case, group: Sequence[Case], family: Family) -> Trade:
         stack=f"{label} ({case.framework})",
         own=own,
         comparison=comparison,
-        speedup=speedup(ratio) if ratio else None,
+        speedup=ratio.inverse if ratio else None,
         sqnr_db=noise if ratio else None,
     )
 
@@ -392,7 +373,7 @@ def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
                 recipe=recipe,
                 stack=stack,
                 ratio=ratio,
-                speedup=speedup(ratio),
+                speedup=ratio.inverse,
                 verdict=outcome,
                 sqnr_db=statistics.median(trade.sqnr_db or 0.0 for trade in kept),
                 shapes=len(kept),

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.analysis.stats.analysis import Interval, Verdict
 from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial
@@ -20,7 +20,7 @@ from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison
-from comparative_benchmark.results.comparing.plot_data import Mean, Speedup, Trade
+from comparative_benchmark.results.comparing.plot_data import Mean, Trade
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.terminal.status import duration
 from openxla.benchmark.def_types import TensorSpec
@@ -317,15 +317,14 @@ def _drawn(panel: plot_data.RecipePanel) -> list[Trade]:
     return [trade for trade in panel.trades if trade.speedup is not None]
 
 
-def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: str) -> None:
+def _points(axes: Any, points: Sequence[tuple[float, Interval, bool]], colour: str) -> None:
     """Draws points with their intervals; inconclusive ones are hollow."""
     for wanted, fill in ((True, colour), (False, "white")):
         chosen = [(at, value) for at, value, decided in points if decided is wanted]
         if chosen:
-            highs = [v.high if math.isfinite(v.high) else v.estimate for _, v in chosen]
             errors = [
                 [value.estimate - value.low for _, value in chosen],
-                [high - value.estimate for high, (_, value) in zip(highs, chosen, strict=True)],
+                [value.high - value.estimate for _, value in chosen],
             ]
             places = zip(*((at, value.estimate) for at, value in chosen), strict=True)
             axes.errorbar(*places, yerr=errors, fmt="o", capsize=2, color=colour, mfc=fill)

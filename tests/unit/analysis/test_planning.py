@@ -100,6 +100,15 @@ def test_slow_processes_leave_time_for_few(process_s, processes):
     assert outlook(0.01, RULE, process_s=process_s).processes == processes
 
 
+@pytest.mark.parametrize(
+    ("process_s", "measured_s", "processes"),
+    [(40.0, 1.0, 6), (40.0, 8.0, 4), (40.0, 40.0, 3), (2.0, 1.0, 10)],
+)
+def test_start_up_does_not_count_for_the_first_processes(process_s, measured_s, processes):
+    found = outlook(0.01, RULE, process_s=process_s, measured_s=measured_s)
+    assert found.processes == processes
+
+
 def test_a_run_without_a_choice_of_processes_is_as_good_as_they_are():
     rule = attrs.evolve(RULE, min_processes=20, max_processes=20)
     assert outlook(0.02, rule).processes == 20

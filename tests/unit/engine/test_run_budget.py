@@ -20,7 +20,7 @@ from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial, parse_competitors
 from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.request import cpu_list
-from comparative_benchmark.results import expected_failures
+from comparative_benchmark.results import expected_failures, journal
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.studies.micro import guide
@@ -150,20 +150,37 @@ def test_nothing_is_begun_where_nothing_is_left(run):
     assert "20 of 20 trials did not run" in run.said[-1]
 
 
+@pytest.mark.parametrize(("count", "is_kept"), [(2, True), (3, False)])
+def test_processes_of_a_race_that_the_budget_ended_are_kept(
+    run, count, is_kept, tmp_path, monkeypatch, finished
+):
+    good = finished().processes[0]
+
+    def outcomes(_, trials, __):
+        return {
+            trial.key: runner.TrialOutcome(processes=[good] * count, wall_s=1.0) for trial in trials
+        }
+
+    monkeypatch.setattr(runner.Run, "_outcomes", outcomes)
+    [first, *_] = _trials()
+    assert len(run([first], 60.0)) == 1
+    assert bool(list(tmp_path.rglob(f"*{journal._UNDECIDED}"))) == is_kept
+
+
 @pytest.mark.parametrize(
     ("statuses", "left_out", "code"),
     [(["ok"], 1, 4), ([], 1, 4), (["ok"], 0, 0), (["failed"], 1, 1), (["wrong_output"], 1, 2)],
 )
 def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, monkeypatch):
     results = [
-        SimpleNamespace(status=run_command.Status(s), key=("case", "competitor", "device"))
+        SimpleNamespace(status=run_command.Status(s), key=("case", "a", "device"), run_id="r")
         for s in statuses
     ]
     settings = SimpleNamespace(threads=1, sampling=SamplingRule(), budget_s=1.0)
     measured = Measured(results=results, settings=settings, baseline=None, left_out=left_out)
     monkeypatch.setattr(run_command, "measure", lambda *_, **__: measured)
     monkeypatch.setattr(run_command, "ceilings_for", lambda *_, **options: options["measure"])
-    monkeypatch.setattr(run_command, "Case", lambda result: result)
+    monkeypatch.setattr(run_command, "Case", lambda result, run: result)
     monkeypatch.setattr(
         run_command,
         "Console",

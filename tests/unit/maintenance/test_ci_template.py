@@ -165,6 +165,22 @@ def test_the_script_races_both_sides_and_gives_the_name_as_it_is(tmp_path, base_
     assert not list(tmp_path.glob("*/owned"))
 
 
+def test_a_model_that_became_slower_does_not_mean_a_slower_machine():
+    sides = []
+    for digest, scale in (("e" * 64, 1.0), ("f" * 64, 1.3)):
+        plain = [
+            record(name, backend, scale=scale)
+            for name in ("w1", "w2")
+            for backend in ("pt_inductor:inductor", "jax_xla:xla")
+        ]
+        for each in plain:
+            workload = each["definition"]["workload"]
+            workload["digest"] = digest[:32] + workload["digest"][:32]
+        sides.append(decoded(document(*plain)))
+    items = compare_documents(*sides, changed_models=True)
+    assert [item.verdict.value for item in items] == ["slower"] * 4
+
+
 def test_a_changed_model_is_compared_where_that_is_asked_for():
     sides = []
     for digest in ("e" * 64, "f" * 64):

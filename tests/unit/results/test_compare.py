@@ -89,6 +89,14 @@ def test_a_missing_case_is_named_and_never_green():
         assert exit_code(summary) == 3
 
 
+def test_a_new_case_with_a_wrong_output_is_wrong():
+    both = document(record(), record("w2", status="wrong_output"))
+    summary = summarize_comparisons(compare_documents(document(record()), both))
+    assert len(summary.wrong) == 1
+    assert exit_code(summary) == 2
+    assert summarize_comparisons(compare_documents(both, document(record()))).wrong == ()
+
+
 def test_nothing_in_common_is_missing_data():
     summary = summarize_comparisons(compare_documents(document(record()), document(record("w2"))))
     assert len(summary.missing) == 2

@@ -28,6 +28,13 @@ def test_the_share_that_is_found_is_the_one_that_is_claimed(coefficient, low, hi
 def test_a_trend_is_found_and_fewer_values_show_nothing():
     assert resembles(range(FEWEST_PROCESSES))
     assert not resembles(range(FEWEST_PROCESSES - 1))
+    assert not resembles([1.1] * FEWEST_PROCESSES)
+
+
+def test_equal_values_do_not_resemble_each_other_more_than_others():
+    random = np.random.default_rng(5)
+    found = np.mean([resembles(random.integers(0, 2, 10)) for _ in range(2000)])
+    assert found < 0.03
     assert not resembles([0, 9] * 5)
 
 

@@ -135,8 +135,8 @@ def test_a_disturbed_race_has_no_winner():
 
 def test_one_process_supports_no_verdict_and_the_way_to_one_is_reported():
     lines = said(
-        record("onnxruntime:default", metrics=times(1.0)),
-        record("openvino:latency", metrics=times(9.0)),
+        record("onnxruntime:default", metrics=times(1.0, stop_reason="fixed")),
+        record("openvino:latency", metrics=times(9.0, stop_reason="fixed")),
     )
     assert "1 ms in one process" in lines[0]
     assert not any("It is clearly faster" in line for line in lines)
@@ -263,6 +263,31 @@ def test_a_sweep_names_the_fastest_for_each_range_of_batch_sizes():
             "iree:llvm-cpu (onnx) from batch 32 on."
         )
     ]
+
+
+def test_a_sweep_names_batch_sizes_without_a_correct_output():
+    broken = [at_batch(8, name, 1.0, status="failed") for name in (FIRST, SECOND)]
+    large = (at_batch(32, FIRST, 9.0, 9.01, 9.02), at_batch(32, SECOND, 20.0, 20.1, 20.2))
+    missing = "No ranked competitor has a correct output at batch 8."
+    assert said(*SMALL, *broken, *large) == [
+        "Use onnxruntime:default (onnx) at batch 1 to 32.",
+        missing,
+    ]
+    assert said(*SMALL, *broken) == ["Use onnxruntime:default (onnx) at batch 1.", missing]
+
+
+def test_a_race_that_a_budget_ended_is_not_said_to_have_fixed_counts():
+    lines = said(
+        record(FIRST, metrics=times(1.0, 1.1, stop_reason="budget")),
+        record(SECOND, metrics=times(2.0, 2.1, stop_reason="budget")),
+    )
+    assert not any("omit -w and -iter" in line for line in lines)
+
+
+def test_a_sample_of_zero_has_no_interval():
+    odd = record(FIRST, metrics=times(0.0, 0.0, 0.0, median_latency_ms=0.0))
+    assert any("Use" in line for line in said(odd, SLOW))
+    results_table(cases_of(completed({"benchmarks": [odd, SLOW]})), baseline=SECOND)
 
 
 def test_a_sweep_tells_where_the_fastest_is_not_certain():

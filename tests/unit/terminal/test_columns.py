@@ -142,6 +142,32 @@ def test_the_fastest_correct_competitor_replaces_a_baseline_that_failed():
     assert replacements(cases(*RACE), EAGER) == {}
 
 
+def verdicts_of(race):
+    table = results_table(race, baseline=EAGER).table
+    shown = next(c for c in table.columns if c.header == "verdict")
+    return [str(cell) for cell in shown.cells]
+
+
+def test_latencies_and_compile_times_have_their_own_verdicts():
+    latencies = [record("w1", EAGER), record("w1", XLA, scale=2.0)]
+    compiles = [record("w1", EAGER), record("w1", XLA)]
+    for each, cold_ms in zip(compiles, ([8.0, 8.1, 8.2], [4.0, 4.1, 4.2]), strict=True):
+        level = {"compile": {"cold_ms": cold_ms, "warm_ms": []}, "stop_reason": "compile_only"}
+        each["metrics"] = dict.fromkeys(each["metrics"], level)
+    assert verdicts_of([*cases(*latencies), *cases(*compiles)]) == [
+        "baseline",
+        "slower",
+        "baseline",
+        "faster",
+    ]
+
+
+def test_the_latest_result_of_a_case_counts():
+    again = [record("w1", INDUCTOR), record("w1", XLA, scale=2.0)]
+    race = [*cases(record("w1", EAGER, status="failed"), *again), *cases(*again)]
+    assert verdicts_of(race) == ["-", "-", "-", "baseline", "slower"]
+
+
 def test_many_unsupported_rows_become_a_line_for_each_reason(capsys):
     def unsupported(name, reason):
         return record("w1", name, status="unsupported", reason=reason)
