@@ -280,6 +280,7 @@ class FurtherPrepared(Report, frozen=True, kw_only=True, tag="prepare_further"):
     """A further input is ready; see `engine.worker.preparing.prepare_further`."""
 
     without_second: _Reason | None
+    without_float64: _Reason | None
 
 
 class QuantisedRun(Report, frozen=True, kw_only=True, tag="quantised_run"):

@@ -297,7 +297,7 @@ class Preparation:
             if training_of(case) is None:
                 rules = FURTHER_RULES if answer.takes_further else ()
                 without_second, not_ranked = self._try_further(
-                    trial, truth, directory, without_second, attempts=len(rules)
+                    trial, truth, directory, without_second, answer, attempts=len(rules)
                 )
             without_float64 = (
                 why_plugin(truth.source),
@@ -324,6 +324,7 @@ class Preparation:
         truth: Truth,
         directory: Path,
         without_second: str | None,
+        first_answer: Prepared,
         *,
         attempts: int,
     ) -> tuple[str | None, str | None]:
@@ -343,7 +344,7 @@ class Preparation:
             if best is not None and best.complete:
                 break
             try:
-                self._call(
+                answer = self._call(
                     FurtherPrepared,
                     trial,
                     truth,
@@ -356,7 +357,10 @@ class Preparation:
                 workload_store.remove_second(directory, FURTHER)
                 break
             further = workload_store.due_in(directory, FURTHER)
-            if further.inputs and Judge(trial, further).verify(further.reference).passed:
+            # The truth of another input must not be weaker.
+            is_float64 = answer.without_float64 is None or first_answer.without_float64 is not None
+            passes = further.inputs and Judge(trial, further).verify(further.reference).passed
+            if passes and is_float64:
                 changed = changes(first, further, parameters)
                 if best is None or changed.count > best.count:
                     workload_store.replace_second(directory)

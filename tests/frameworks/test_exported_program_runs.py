@@ -261,6 +261,9 @@ files = {
     "net.mlir": f.lower(*forms(4)).as_text().encode(),
     "cut.mlirbc": bytes(fixed.mlir_module_serialized)[:2000],
     "cut.jax_export": bytes(fixed.serialize())[:1000],
+    "erf.mlir": jax.jit(
+        lambda x: jax.scipy.special.erf(x) + jnp.fft.rfft(x, 31)
+    ).lower(forms(4)[0]).as_text().encode(),
     "sizes.mlir": f.lower(*forms(4)).as_text().replace("4x16xf32", "?x16xf32").encode(),
     "bits.mlir": jax.jit(
         lambda x: x * jax.lax.bitcast_convert_type(x, jnp.int32).astype("float32")
@@ -288,6 +291,12 @@ class Draws(torch.nn.Module):
     def forward(self, x):
         return x + torch.rand_like(x)
 
+class Filled(torch.nn.Module):
+    def forward(self, x):
+        mask = torch.full((16, 16), float("-inf")).triu(1)
+        places = torch.arange(16) / 3 + torch.linspace(0, 1, 16)
+        return (x @ x.mT + mask[:8, :8]).softmax(-1) @ (x + places.sin() + torch.zeros(16))
+
 folder = sys.argv[1]
 torch.manual_seed(0)
 batch = {0: torch.export.Dim("batch")}
@@ -297,6 +306,7 @@ net = torch.export.export(
 )
 torch.export.save(net, f"{folder}/net.pt2")
 torch.export.save(torch.export.export(Draws(), (x,)), f"{folder}/draws.pt2")
+torch.export.save(torch.export.export(Filled(), (x,)), f"{folder}/filled.pt2")
 whole = open(f"{folder}/net.pt2", "rb").read()
 open(f"{folder}/cut.pt2", "wb").write(whole[: len(whole) // 2])
 """
@@ -336,7 +346,7 @@ def files_of(tmp_path, environment):
     return write
 
 
-def test_jax_programs_are_widened_and_what_is_none_gives_the_reason(files_of, prepared):
+def test_jax_programs_are_widened_and_what_is_none_gives_the_reason(files_of, prepared, tmp_path):
     files_of(JAX, "jax")
     for name, inputs in (
         ("net.mlir", ""),
@@ -350,6 +360,11 @@ def test_jax_programs_are_widened_and_what_is_none_gives_the_reason(files_of, pr
         assert [file["dtype"] for file in answer["files"]["truth"]] == ["f64", "f64"]
     complex_numbers = prepared("complex.jax_export", framework="jax")
     assert [file["dtype"] for file in complex_numbers["files"]["truth"]] == ["complex128"]
+    # As text, with operations of CHLO.
+    assert "chlo.erf" in (tmp_path / "erf.mlir").read_text()
+    erf = prepared("erf.mlir", framework="jax")
+    assert erf["without_float64"] is None
+    assert [file["dtype"] for file in erf["files"]["truth"]] == ["complex128"]
     doubted = prepared("net.mlir", "f32[4,16]; i32[4,3]<9", framework="jax", wrong_route=True)
     assert_in_doubt(doubted, "XLA and StableHLO's interpreter")
     agreed = prepared("bits.mlir", framework="jax")
@@ -372,6 +387,8 @@ def test_torch_programs_are_widened_and_what_is_none_gives_the_reason(files_of, 
     assert answer["type"] != "error", answer
     assert answer["without_float64"] is None
     assert answer["truth_check"]["routes"] == ["PyTorch", "PyTorch's decompositions"]
+    filled = prepared("filled.pt2", "f32[2,8,16]", framework="torch")
+    assert filled["without_float64"] is None, filled
     doubted = prepared("net.pt2", inputs, framework="torch", wrong_route=True)
     assert_in_doubt(doubted, "PyTorch and PyTorch's decompositions")
     for name, given, words in (

@@ -343,3 +343,115 @@ def test_complex_outputs_are_compared_as_complex_numbers(tmp_path, environment):
     )
     assert statuses(run) == {"onnxruntime": "ok"}, run.out + run.err
     assert metrics(run, "onnxruntime")[1]["verification"]["relative_rmse"] < 1e-6
+
+
+UNUSUAL = """
+import sys
+import numpy as np, onnx
+from onnx import TensorProto as T, helper as h, numpy_helper as n
+from pathlib import Path
+from openxla.benchmark.user_models.onnx import in_onnx
+from openxla.benchmark.user_models.programs.programs import ONNX, digest_of
+
+random = np.random.default_rng(0)
+draw = lambda *sizes: random.normal(size=sizes).astype("float32")
+value = lambda name, sizes, kind=T.FLOAT: h.make_tensor_value_info(name, kind, sizes)
+constant = lambda name, array: n.from_array(np.asarray(array), name)
+
+def judged(x, nodes, opset, outputs=("y",), weights=(), functions=()):
+    opsets = [h.make_opsetid("", opset), h.make_opsetid("own", 1)]
+    kind = h.np_dtype_to_tensor_dtype(x.dtype)
+    graph = h.make_graph(
+        nodes, "g", [value("x", x.shape, kind)], [onnx.ValueInfoProto(name=o) for o in outputs],
+        list(weights),
+    )
+    model = h.make_model(graph, opset_imports=opsets, ir_version=8, functions=list(functions))
+    path = Path(sys.argv[1], "net.onnx")
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    found = in_onnx.create_model(
+        source=str(path), program=ONNX.name, source_sha256=digest_of(path, ONNX), data_type="fp32"
+    )
+    truth, _ = found.truth_and_reference([x])
+    return truth, found
+
+def assert_checked(found):
+    assert found.without_float64 is None, found.without_float64
+    assert "ONNX Runtime" in found.truth_check.routes
+    assert not found.truth_check.unchecked
+
+def function(name, takes, node, opset):
+    return h.make_function("own", name, takes, ["b"], [node], [h.make_opsetid("", opset)])
+
+# Functions of the file.
+x = draw(2, 3)
+twice = function("Twice", ["a"], h.make_node("Add", ["a", "a"], ["b"]), 17)
+(y,), found = judged(x, [h.make_node("Twice", ["x"], ["y"], domain="own")], 17, functions=[twice])
+assert_checked(found)
+assert (y == 2 * x.astype(float)).all()
+
+parts = "asmpv"
+norm = function("Norm", list(parts), h.make_node("BatchNormalization", list(parts), ["b"]), 9)
+weights = [constant(name, np.abs(draw(3)) + 0.1) for name in parts[1:]]
+node = h.make_node("Norm", ["x", *parts[1:]], ["y"], domain="own")
+x = draw(2, 3, 4)
+(y,), found = judged(x, [node], 17, weights=weights, functions=[norm])
+scale, bias, mean, var = (n.to_array(weight)[:, None] for weight in weights)
+assert "own.Norm" in found.without_float64
+assert np.abs(y - ((x - mean) / np.sqrt(var + 1e-5) * scale + bias)).max() < 1e-5
+
+# Integers and infinity, resized.
+double = [constant("s", np.array([1, 1, 2, 2], "float32"))]
+pixels = random.integers(0, 255, (1, 1, 4, 4)).astype("uint8")
+for mode in ("nearest", "linear"):
+    (y,), found = judged(pixels, [h.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)], 18,
+                         weights=double)
+    assert_checked(found)
+    assert np.abs(y[..., ::2, ::2].astype(float) - pixels).max() < 128
+(y,), _ = judged(pixels, [h.make_node("Resize", ["x", "", "s"], ["y"], mode="cubic")], 18,
+                 weights=double)
+assert np.abs(y.astype(float).mean() - pixels.mean()) < 20
+x = draw(1, 1, 4, 4)
+x[0, 0, 0, 0] = np.inf
+(y,), found = judged(x, [h.make_node("Resize", ["x", "", "s"], ["y"])], 18, weights=double)
+assert_checked(found)
+assert np.isinf(y).sum() == 4 and not np.isnan(y).any()
+
+# A loop without a condition.
+x = draw(2, 3)
+body = h.make_graph(
+    [h.make_node("Add", ["v", "v"], ["w"]), h.make_node("Identity", ["c"], ["d"])], "body",
+    [value("i", (), T.INT64), value("c", (), T.BOOL), value("v", (2, 3))],
+    [value("d", (), T.BOOL), value("w", (2, 3))],
+)
+(y,), found = judged(x, [h.make_node("Loop", ["m", "", "x"], ["y"], body=body)], 17,
+                     weights=[constant("m", np.int64(5))])
+assert_checked(found)
+assert (y == 32 * x.astype(float)).all()
+
+# Old versions.
+(y, mask), found = judged(x, [h.make_node("Dropout", ["x"], ["y", "mask"])], 10, ("y", "mask"))
+assert_checked(found)
+x = draw(1, 1, 5, 5)
+for opset in (10, 16):
+    corners = [constant("r", np.array([[0, 0, 3, 3]], "float32")), constant("i", [0])]
+    node = h.make_node("RoiAlign", ["x", "r", "i"], ["y"], output_height=2, output_width=2)
+    _, found = judged(x, [node], opset, weights=corners)
+    assert_checked(found)
+node = h.make_node("AveragePool", ["x"], ["y"], kernel_shape=[2, 2], pads=[1, 1, 1, 1])
+(old,), _ = judged(x, [node], 6)
+(new,), found = judged(x, [node], 11)
+assert_checked(found)
+assert (old == new).all()
+
+# An input and a constant inside a node may have the same name.
+node = h.make_node("Constant", [], ["c"], value=constant("x", np.float32(3)))
+(y,), found = judged(x, [node, h.make_node("Mul", ["x", "c"], ["y"])], 17)
+assert [argument.name for argument in found.signature().arguments] == ["x"]
+assert (y == 3 * x.astype(float)).all()
+"""
+
+
+def test_unusual_files_have_a_right_truth(tmp_path, environment):
+    for package in ("onnx", "onnxruntime"):
+        need(package)
+    run_script(UNUSUAL, [str(tmp_path)], environment, framework="onnx")

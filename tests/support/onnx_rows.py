@@ -237,7 +237,7 @@ ROWS: dict[str, Row] = {
         ),
     ),
     "OneHot": Row(
-        *("OneHot", 9, [np.asarray([[0, 3], [-1, 1]]), np.asarray([4]), np.asarray([-1.0, 2.0])]),
+        *("OneHot", 11, [np.asarray([[0, 3], [-1, 1]]), np.asarray([4]), np.asarray([-1.0, 2.0])]),
         lambda ids, *_: np.moveaxis(np.where(np.eye(4)[ids] > 0, 2.0, -1.0), -1, 1),
         {"axis": 1},
     ),

@@ -165,6 +165,8 @@ def prepare(
     judged_by = _judged_by(reference, compute, model, generates=generates)
     with phases("reference"):
         files = judged_by.save(inputs, target)
+        # Foreign code may be unable to compute in float64, and gives the reason.
+        without_float64 = getattr(model, "without_float64", None)
         without_neighbours = judged_by.without_neighbours
         cost = count_cost(reference, model, inputs)
         # Only for user models: tests prove it for the suite's models, and exported programs
@@ -184,8 +186,7 @@ def prepare(
         "without_neighbours": without_neighbours,
         # Foreign code determines its own inputs.
         "takes_further": second and not isinstance(model, ForeignModel),
-        # Foreign code may be unable to compute in float64, and gives the reason.
-        "without_float64": getattr(model, "without_float64", None),
+        "without_float64": without_float64 or getattr(model, "without_float64", None),
         "truth_check": attrs.asdict(check) if check else None,
     }
 
@@ -202,7 +203,8 @@ def prepare_further(
 ) -> Message:
     """Generates a further input from the first one, with its truth and reference.
 
-    The answer's `without_second` is the reason if this failed, else None.
+    The answer's `without_second` is the reason if this failed, else None; `without_float64` the
+    reason for a truth that is not a float64 run.
 
     Args:
       phases: clock for the phases.
@@ -223,7 +225,7 @@ def prepare_further(
         reason = judged_by.save_second(
             target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
         )
-    return {"without_second": reason}
+    return {"without_second": reason, "without_float64": getattr(model, "without_float64", None)}
 
 
 def quantised_run(

@@ -70,9 +70,12 @@ class RouteDifference:
     error: float | None = None
 
     def __str__(self) -> str:
-        size = "in shape or kind" if self.error is None else f"by {self.error:.2g} times the scale"
+        size = f"by {self.error:.2g} times the scale" if self.error is not None else _UNMEASURED
         where = f"{self.operator} ({self.node})" if self.node else self.operator
         return f"{' and '.join(self.routes)} differ {size} at {where}"
+
+
+_UNMEASURED = "in shape, type, integers or the positions of NaN"
 
 
 @attrs.frozen(kw_only=True)

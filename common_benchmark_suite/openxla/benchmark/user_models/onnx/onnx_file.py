@@ -4,6 +4,7 @@ Field numbers are from https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
 """
 
 import hashlib
+import math
 import mmap
 from collections import Counter
 from collections.abc import Iterator
@@ -218,12 +219,12 @@ def _look_at(graph: memoryview, seen: _Seen) -> None:
     """Records the weights of a graph and of the graphs in its nodes."""
     for number, value in fields(graph):
         if number == _GRAPH_WEIGHT:
-            _look_at_weight(view(value), seen)
+            seen.rows.update([_look_at_weight(view(value), seen)])
         elif number == _GRAPH_SPARSE:
             for part in (1, 2):
                 for n, tensor in fields(view(value)):
                     if n == part:
-                        _look_at_weight(view(tensor), seen)
+                        seen.rows.update([_look_at_weight(view(tensor), seen)])
     _look_at_nodes(graph, _GRAPH_NODE, seen)
 
 
@@ -249,7 +250,8 @@ def _look_at_nodes(owner: memoryview, field: int, seen: _Seen) -> None:
                     _look_at(view(inner), seen)
 
 
-def _look_at_weight(tensor: memoryview, seen: _Seen) -> None:
+def _look_at_weight(tensor: memoryview, seen: _Seen) -> tuple[str, int]:
+    """Records a weight; returns its name and the size of its first axis."""
     sizes: list[int] = []
     name, kind, external = "", 0, {}
     for number, value in fields(tensor):
@@ -262,14 +264,11 @@ def _look_at_weight(tensor: memoryview, seen: _Seen) -> None:
         elif number == _TENSOR_EXTERNAL:
             entry = dict(fields(view(value)))
             external[text(entry[1])] = text(entry[2])
-    count = 1
-    for size in sizes:
-        count *= size
     if kind in _FLOATS:
-        seen.floats[kind] += count
-    seen.rows[name] = sizes[0] if sizes else 0
+        seen.floats[kind] += math.prod(sizes)
     if external:
         seen.external.append((name, external))
+    return name, sizes[0] if sizes else 0
 
 
 def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:

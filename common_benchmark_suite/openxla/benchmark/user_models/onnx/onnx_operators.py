@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun, RuntimeContextError
-from onnx.reference.ops import load_op, op_loop
+from onnx.reference.ops import load_op, op_loop, op_roi_align
 
 from openxla.benchmark.user_models.inputs import Array
 from openxla.benchmark.user_models.onnx.onnx_recurrent import gru, lstm, rnn
@@ -32,29 +32,43 @@ _LARGEST = 2**25
 def operators(opset: int) -> list[type[OpRun]]:
     """Returns the operators of an opset version that replace the evaluator's own."""
     own = [_operator(k, evaluate, opset) for k, a, b, evaluate in _OPERATORS if a <= opset <= b]
-    return [*own, Loop]
+    return [*own, Loop, *([RoiAlign] if opset < 16 else [])]
 
 
 class Loop(op_loop.Loop):
-    """Stacks scan outputs along a new axis; the evaluator's own operator joins their rows."""
+    """Stacks scan outputs along a new axis; the evaluator's own operator joins their rows.
+
+    A loop without a condition runs, which it does not in the evaluator.
+    """
 
     op_domain = ""
     _run_body: Any
 
-    def _run(self, *operands: Any, **keywords: Any) -> tuple[Any, ...]:
-        body, iterations = self._run_body, []
+    def _run(self, trips: Any, go: Any, *operands: Any, **keywords: Any) -> tuple[Any, ...]:
+        body, scanned = self._run_body, []
 
         def run(*given: Any, **named: Any) -> Any:
-            iterations.append(body(*given, **named))
-            return iterations[-1]
+            outputs = body(*given, **named)
+            scanned.append(outputs[1 + self.N :])
+            return outputs
 
         self._run_body = run
         try:
-            results = super()._run(*operands, **keywords)
+            go = np.array(True) if go is None else go
+            results = super()._run(trips, go, *operands, **keywords)
         finally:
             self._run_body = body
-        scanned = zip(*(outputs[1 + self.N :] for outputs in iterations))
-        return (*results[: self.N], *map(np.stack, scanned))
+        return (*results[: self.N], *map(np.stack, zip(*scanned)))
+
+
+class RoiAlign(op_roi_align.RoiAlign):
+    """Versions before 16; the evaluator shifts coordinates by half a pixel, as later ones do."""
+
+    op_domain = ""
+
+    def _run(self, *operands: Any, **keywords: Any) -> tuple[Any, ...]:
+        keywords["coordinate_transformation_mode"] = "output_half_pixel"
+        return tuple(super()._run(*operands, **keywords))
 
 
 def missing(kinds: Iterable[str], opset: int) -> list[type[OpRun]]:
@@ -212,11 +226,12 @@ def _mean_variance_normalization(
 
 
 def _one_hot(
-    attributes: _Attributes, _opset: int, _used: int, indices: Array, depth: Array, values: Array
+    attributes: _Attributes, opset: int, _used: int, indices: Array, depth: Array, values: Array
 ) -> tuple[Array, ...]:
-    """Any version; a negative index counts from the end."""
-    count = int(np.reshape(depth, ()))
-    wanted = np.where(indices < 0, indices + count, indices)
+    """Any version; from version 11, a negative index counts from the end."""
+    count, wanted = int(np.reshape(depth, ())), indices.astype(np.int64)
+    if opset >= 11:
+        wanted = np.where(wanted < 0, wanted + count, wanted)
     is_hot = wanted[..., None] == np.arange(count)
     output = np.where(is_hot, values[1], values[0])
     return (np.moveaxis(output, -1, attributes.get("axis", -1)),)
@@ -318,17 +333,19 @@ def _max_pool(attributes: _Attributes, _opset: int, used: int, x: Array) -> tupl
 
 def _average_pool(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Array, ...]:
     window = _Window.of(attributes, attributes["kernel_shape"], x.shape[2:])
-    inside = np.ones((1, 1, *x.shape[2:]), x.dtype)
+    values, ones = window.padded(x, 0), window.padded(np.ones((1, 1, *x.shape[2:]), x.dtype), 0)
     if attributes.get("count_include_pad", 0):
-        widths = [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)]
-        inside = np.pad(inside, widths, constant_values=1)
-        window_of_ones = attrs.evolve(window, before=(0,) * len(window.sizes))
-    else:
-        window_of_ones = window
-    values, ones = window.padded(x, 0), window_of_ones.padded(inside, 0)
+        ends = map(sum, zip(window.before, x.shape[2:], window.after, strict=True))
+        covered: Any = (..., *map(slice, ends))
+        ones[covered] = 1
     total = sum(values[cut] for _, cut in window.places())
     count = sum(ones[cut] for _, cut in window.places())
     return ((total / count).astype(x.dtype),)
+
+
+def _dropout(_: _Attributes, opset: int, used: int, x: Array) -> tuple[Array, ...]:
+    """Versions 7 and 10 do not define the mask of an inference; runtimes return zeros."""
+    return (x, np.zeros(x.shape, bool if opset >= 10 else x.dtype))[:used]
 
 
 def _lp_pool(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Array, ...]:
@@ -451,6 +468,7 @@ def _resize(
         factors = narrow.astype(np.float64).tolist()
         outputs = [int(np.float32(n) * s) for n, s in zip(lengths, narrow, strict=True)]
     output, outside = x, np.zeros((1,) * x.ndim, bool)
+    kind: Any = x.dtype if x.dtype.kind == "f" else np.float64
     for place, axis in enumerate(axes):
         length, size = lengths[place], outputs[place]
         ends = (0.0, 1.0)
@@ -463,8 +481,13 @@ def _resize(
         if crops:
             beyond = ((at < 0) | (at > length - 1)).reshape(-1, *[1] * (x.ndim - 1 - axis))
             outside = outside | beyond
+        if attributes.get("mode", "nearest") == "nearest":
+            output = np.take(output, _nearest(attributes, at, length), axis)
+            continue
         matrix = _weights(attributes, at, length, factors[place])
-        output = np.moveaxis(np.moveaxis(output, axis, -1) @ matrix.astype(x.dtype).T, -1, axis)
+        output = np.moveaxis(np.moveaxis(output, axis, -1) @ matrix.astype(kind).T, -1, axis)
+    if x.dtype.kind in "iu" and output.dtype != x.dtype:  # a cubic kernel may exceed the range
+        output = np.clip(output, np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
     if outside.any():
         value = x.dtype.type(attributes.get("extrapolation_value", 0.0))
         output = np.where(outside, value, output)
@@ -508,25 +531,25 @@ def _moved(
     return centered
 
 
+def _nearest(attributes: _Attributes, at: Array, length: int) -> Array:
+    """Returns the indices of the elements of an axis that are nearest to these coordinates."""
+    half = at.dtype.type(0.5)
+    nearest = {
+        "round_prefer_floor": lambda: np.ceil(at - half),
+        "round_prefer_ceil": lambda: np.floor(at + half),
+        "floor": lambda: np.floor(at),
+        "ceil": lambda: np.ceil(at),
+    }[attributes.get("nearest_mode", "round_prefer_floor")]()
+    return np.asarray(np.clip(nearest.astype(np.int64), 0, length - 1))
+
+
 def _weights(attributes: _Attributes, at: Array, length: int, factor: float) -> Array:
     """Returns the matrix that maps an axis of that length to these coordinates."""
     matrix = np.zeros((len(at), length))
     rows = np.arange(len(at))
-    mode = attributes.get("mode", "nearest")
-    if mode == "nearest":
-        rule = attributes.get("nearest_mode", "round_prefer_floor")
-        half = at.dtype.type(0.5)
-        nearest = {
-            "round_prefer_floor": lambda: np.ceil(at - half),
-            "round_prefer_ceil": lambda: np.floor(at + half),
-            "floor": lambda: np.floor(at),
-            "ceil": lambda: np.ceil(at),
-        }[rule]()
-        matrix[rows, np.clip(nearest.astype(np.int64), 0, length - 1)] = 1
-        return matrix
     # An antialiasing filter is stretched by the factor by which an axis shrinks.
     stretch = min(factor, 1.0) if attributes.get("antialias", 0) else 1.0
-    reach, kernel = (2, _cubic) if mode == "cubic" else (1, _linear)
+    reach, kernel = (2, _cubic) if attributes["mode"] == "cubic" else (1, _linear)
     first = np.floor(at).astype(np.int64)
     span = math.ceil(reach / stretch)
     taps = first[:, None] + np.arange(1 - span, span + 1)
@@ -609,10 +632,11 @@ def _inside(at: Array, low: float, high: float, length: int, padding: str) -> Ar
 
 # Operator, first and last opset version, and its function.
 _OPERATORS: tuple[tuple[str, int, int, _Evaluate], ...] = (
-    ("AveragePool", 7, _NEWEST, _average_pool),
+    ("AveragePool", 1, _NEWEST, _average_pool),
     ("BatchNormalization", 7, 13, _batch_normalization),
     ("Conv", 1, _NEWEST, _conv),
     ("ConvTranspose", 1, _NEWEST, _conv_transpose),
+    ("Dropout", 7, 11, _dropout),
     ("GRU", 7, _NEWEST, gru),
     ("GlobalLpPool", 2, _NEWEST, _global_lp_pool),
     ("GridSample", 16, _NEWEST, _grid_sample),

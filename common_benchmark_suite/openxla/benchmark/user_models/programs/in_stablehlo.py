@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import io
 import math
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ from jax import export
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
+from jaxlib.mlir.passmanager import PassManager
 
 from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
@@ -55,6 +57,7 @@ _INTERPRETED = frozenset(
 ) | {"func.func", "func.call", "func.return", "builtin.module"}
 # Limit on steps of the interpreter, which takes 2 microseconds per step.
 _MOST_STEPS = 2e6
+_WITHOUT_CHLO = "builtin.module(func.func(chlo-legalize-to-stablehlo))"
 _MAGIC = b"ML\xefR"
 
 # As little optimisation as XLA supports.
@@ -168,7 +171,7 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
     returned = [operation.operands for operation in operations if operation.name == "func.return"]
     # The interpreter ends the process if it returns complex numbers.
     is_complex = any("complex" in str(value.type) for values in returned for value in values)
-    if unknown or is_complex or sum(map(_steps, operations)) > _MOST_STEPS:
+    if unknown or is_complex or _total_steps(module) > _MOST_STEPS:
         return None
     with module.context, ir.Location.unknown():
         try:
@@ -176,6 +179,22 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
             return [np.array(value) for value in stablehlo.eval_module(module, given)]
         except (ValueError, TypeError, RuntimeError):  # attributes do not support the type
             return None
+
+
+def _total_steps(module: Any) -> float:
+    """Returns the steps of a module, with those of a function for each of its calls."""
+    functions = {op.name.value: op for op in module.body if op.operation.name == "func.func"}
+
+    @functools.cache
+    def steps(name: str) -> float:
+        return sum(
+            steps(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
+            if op.name == "func.call"
+            else _steps(op)
+            for op in _operations(functions[name].operation)
+        )
+
+    return steps(main_of(module).name.value)
 
 
 def _steps(operation: Any) -> float:
@@ -390,6 +409,9 @@ def _exported(module: Any) -> export.Exported:
     """
     main = main_of(module)
     with module.context:
+        # JAX's text may contain CHLO, which portable artifacts do not.
+        stablehlo.register_stablehlo_passes()
+        PassManager.parse(_WITHOUT_CHLO).run(module.operation)
         main.operation.attributes["sym_name"] = ir.StringAttr.get("main")
         main.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
     takes, gives = (tuple(map(_aval, kinds)) for kinds in (main.type.inputs, main.type.results))
@@ -406,7 +428,7 @@ def _exported(module: Any) -> export.Exported:
         in_shardings_hlo=nothing * count,
         out_shardings_hlo=nothing * len(gives),
         nr_devices=1,
-        platforms=("cpu", "cuda")[:1],
+        platforms=("cpu",),
         ordered_effects=(),
         unordered_effects=(),
         disabled_safety_checks=(export.DisabledSafetyCheck.platform(),),
@@ -424,7 +446,8 @@ def _aval(kind: Any) -> Any:
     if not kind.has_static_shape:
         raise ValueError(f"{kind} has a dynamic size; export the program with fixed sizes")
     name = str(kind.element_type)
-    dtype = {"bf16": jax.numpy.bfloat16, "i1": np.bool_}.get(name)
+    complexes = {"complex<f32>": np.complex64, "complex<f64>": np.complex128}
+    dtype = ({"bf16": jax.numpy.bfloat16, "i1": np.bool_} | complexes).get(name)
     if dtype is None:
         letters = {"f": "float", "i": "int", "ui": "uint", "si": "int"}
         stem = name.rstrip("0123456789")

@@ -125,6 +125,9 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         return cross_checked(truth, second, routes=routes, where="the program")
 
     def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
+        before = torch.get_default_dtype()
+        # Code without an explicit type uses PyTorch's default type.
+        torch.set_default_dtype(torch.float64)
         try:
             wide = self.widened(module)
             with _Watch() as watch:
@@ -133,6 +136,8 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
                 )
         except Exception as error:
             raise NotWidenedError(self.reason_in(error)) from error
+        finally:
+            torch.set_default_dtype(before)
         if watch.narrow:
             raise NotWidenedError(f"{watch.narrow[0]} returns a narrower type")
         return outputs
@@ -221,11 +226,7 @@ def _leaves_of(exported: Any) -> list[tuple[bool, Any]]:
     count = exported.call_spec.in_spec.num_leaves
     if exported.example_inputs is None:
         return [(True, None)] * count
-    leaves = tree_leaves(exported.example_inputs)
-    return [
-        (isinstance(leaf, torch.Tensor), None if isinstance(leaf, torch.Tensor) else leaf)
-        for leaf in leaves
-    ]
+    return [(isinstance(v, torch.Tensor), v) for v in tree_leaves(exported.example_inputs)]
 
 
 def _signature(exported: Any, where: str) -> Signature:

@@ -76,15 +76,6 @@ class TorchScriptProgram(RunnableProgram):
                 _widen(part._c._get_method(name).graph)  # noqa: SLF001
         return wide
 
-    def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
-        before = torch.get_default_dtype()
-        # Code without an explicit type uses PyTorch's default type.
-        torch.set_default_dtype(torch.float64)
-        try:
-            return super()._in_float64(module, inputs)
-        finally:
-            torch.set_default_dtype(before)
-
     def simpler(self, inputs: Sequence[Array]) -> Any:
         """Returns the operators that the module calls, after PyTorch's decompositions."""
         program = self._exported(tuple(map(as_tensor, inputs)))
