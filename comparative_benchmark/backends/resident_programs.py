@@ -139,10 +139,9 @@ class GenerationLoop:
         self.replace_inputs(inputs)
         first = prefill.outputs()
         second = decode.outputs()
-        position = decode.inputs()[1]
+        self._position = position = decode.inputs()[1]
         states = (first[2:], _merged(first[2:], second[2:], plan.changes))
         self._tokens, self._logits = (first[0], second[0]), (first[1], second[1])
-        self._position = position
         self._prefill = prefill.bind(self._given, first)
         # A step from the first set to the second, and one back.
         self._decode = (
@@ -191,7 +190,7 @@ class GenerationLoop:
         """Reads the prompts; returns the set of buffers that holds the first tokens."""
         self._prefill()
         self._side = 0
-        return self._side
+        return 0
 
     def step(self, index: int) -> int:
         """Reads the last tokens as those of step `index`; returns the set that holds the next."""

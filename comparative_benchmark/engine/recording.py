@@ -393,12 +393,12 @@ def _compile(process: ProcessRecord) -> CompileProcess:
 
 
 def _compile_ms(process: ProcessRecord) -> float | None:
-    return _sum_ms(_phases(process), "trace", "lower", "compile")
+    # Phases that cannot be measured separately still add up.
+    return _sum_ms(process.phases, "trace", "lower", "compile")
 
 
 def _largest_peak(outcome: TrialOutcome) -> int | None:
-    peaks = [process.host_memory_peak_bytes for process in outcome.processes]
-    return max((peak for peak in peaks if peak is not None), default=None)
+    return max(filter(None, (p.host_memory_peak_bytes for p in outcome.processes)), default=None)
 
 
 def _sum_ms(phases: _Phases, *names: str) -> float | None:

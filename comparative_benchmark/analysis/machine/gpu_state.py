@@ -351,8 +351,7 @@ def _series(answers: Sequence[bool | None], says: Callable[[str], str], not_know
 
 def reports_users(ends: Ends) -> bool:
     """Returns whether the driver reports the processes on the GPU, at both ends of a block."""
-    _, known = _foreign(ends)
-    return known
+    return _foreign(ends)[1]
 
 
 def _foreign(ends: Ends) -> tuple[tuple[int, ...], bool]:

@@ -338,21 +338,6 @@ def time_calls(call: Callable[[], Any], wait: Callable[[Any], None]) -> Timing:
     )
 
 
-def clocks_of_first(
-    clocks: Sequence[gpu_state.GpuClocks], visible: str | None
-) -> gpu_state.GpuClocks | None:
-    """Returns the clocks of the first GPU that a process sees; None if unknown.
-
-    Args:
-      clocks: clocks of all GPUs.
-      visible: value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
-    """
-    if len(clocks) == 1:
-        return clocks[0]
-    first = "0" if visible is None else visible.split(",")[0].strip()
-    return next((one for one in clocks if str(one.index) == first), None)
-
-
 def _reading(call: Callable[[], Any], wait: Callable[[Any], None], calls: int) -> float:
     started, result = time.perf_counter(), None
     for _ in range(calls):
@@ -368,9 +353,9 @@ def _clocks_during(
     result = None
     for _ in range(calls):
         result = call()
-    clocks = gpu_state.read_gpus()
+    clocks = gpu_state.used(gpu_state.read_gpus())
     wait(result)
-    return clocks_of_first(clocks, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return clocks
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -102,26 +102,22 @@ class Executor:
             `BackendInfo.packages`).
           arguments: arguments of `preparing.prepare`.
         """
-        # Import here, so that measuring workers start sooner.
-        from comparative_benchmark.engine.worker.preparing import prepare
-
-        self._phases = PhaseClock(self._announce)
-        prepared = prepare(self._phases, **arguments)
-        return {**prepared, "versions": _versions(packages), **self._report()}
+        return {**self._prepared("prepare", arguments), "versions": _versions(packages)}
 
     def _prepare_further(self, **arguments: Any) -> Message:
         """Generates a further input of a workload, see `preparing.prepare_further`."""
-        from comparative_benchmark.engine.worker.preparing import prepare_further
-
-        self._phases = PhaseClock(self._announce)
-        return {**prepare_further(self._phases, **arguments), **self._report()}
+        return self._prepared("prepare_further", arguments)
 
     def _quantised_run(self, **arguments: Any) -> Message:
         """Runs a model with the rounding of a recipe, see `preparing.quantised_run`."""
-        from comparative_benchmark.engine.worker.preparing import quantised_run
+        return self._prepared("quantised_run", arguments)
+
+    def _prepared(self, function: str, arguments: dict[str, Any]) -> Message:
+        # Import here, so that measuring workers start sooner.
+        from comparative_benchmark.engine.worker import preparing
 
         self._phases = PhaseClock(self._announce)
-        return {**quantised_run(self._phases, **arguments), **self._report()}
+        return {**getattr(preparing, function)(self._phases, **arguments), **self._report()}
 
     def _load(
         self,
@@ -214,7 +210,8 @@ class Executor:
         """Fetches and saves the outputs of the last execution."""
         backend = self._require_backend()
         self._last_outputs = backend.complete(self._last_outputs)
-        with self._phases("d2h"):
+        is_first = "d2h" not in self._phases.records
+        with self._phases("d2h") if is_first else self._phases.whole("outputs"):
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         saved = array_files.save_all(Path(directory), "output", checked)

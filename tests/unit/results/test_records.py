@@ -73,6 +73,18 @@ def test_compile_time_is_the_sum_of_its_phases(make_trial, finished):
     assert metrics["input_data_transfer_ms"] == metrics["output_data_transfer_ms"] == 2.0
 
 
+def test_a_phase_that_cannot_be_separated_counts_in_the_sum(make_trial, finished):
+    phases = {
+        name: Phase(ms=ms, host_memory_peak_bytes=None)
+        for name, ms in (("trace", 5.0), ("lower", 1.0), ("compile", 3.0))
+    }
+    program = Program(not_measurable=("trace",))
+    record = to_record(make_trial(), finished(phases=phases, program=program), run_id="r")
+    metrics = record["metrics"]["framework_level"]
+    assert metrics["phases"]["trace"] == "not_measurable"
+    assert metrics["compile_time_ms"] == 9.0
+
+
 def test_phases_come_in_the_order_of_a_trial_and_unknown_ones_last(make_trial, finished):
     phase = Phase(ms=1.0, host_memory_peak_bytes=None)
     phases = dict.fromkeys(("zeta", "d2h", "own", "compile", "import"), phase)

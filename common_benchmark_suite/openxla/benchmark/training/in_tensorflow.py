@@ -122,6 +122,8 @@ class Run(model_interfaces.TrainingRun):
             for slot in slots:
                 slot.assign(tf.zeros_like(slot))
         self._count.assign(0)
+        if tf.config.get_visible_devices("GPU"):  # no step may wait for this
+            tf.test.experimental.sync_devices()
 
     def step(self, *batch: Any) -> tuple[Any, Any]:
         """See `TrainingRun.step`."""

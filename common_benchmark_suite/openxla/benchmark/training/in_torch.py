@@ -114,6 +114,8 @@ class Run(model_interfaces.TrainingRun):
                 for value in state.values():
                     if value is not None:
                         value.zero_()
+        if torch.cuda.is_initialized():  # no step may wait for this
+            torch.cuda.synchronize()
 
     def step(self, *batch: Any) -> tuple[Any, Any]:
         """See `TrainingRun.step`."""
