@@ -324,7 +324,9 @@ def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[A
     with jax.default_device(cpu):
         params, *values = jax.device_put((params, *inputs), cpu)
         traced = jax.make_jaxpr(lambda *given: as_tuple(apply(*given)))(params, *values)
-        leaves = jax.tree.leaves(params)
-        held = [True] * len(leaves) + [False] * len(values)
+        flat = jax.tree_util.tree_leaves_with_path(params)
+        leaves = [leaf for _, leaf in flat]
+        held = [jax.tree_util.keystr(path[-1:]) != f"['{rounding.spared}']" for path, _ in flat]
+        held += [False] * len(values)
         outputs = run_rounded(traced, held, [*leaves, *values], rounding)
         return [np.asarray(value) for value in outputs]

@@ -180,7 +180,12 @@ class QuantisedRun(TorchDispatchMode):
     def __init__(self, model: Any, rounding: Rounding) -> None:
         super().__init__()
         self._rounding = rounding
-        self._weights = {t.untyped_storage().data_ptr() for t in modules.tensors_of(model)}
+        self._weights = {
+            tensor.untyped_storage().data_ptr()
+            for module in modules.of(model)
+            for name, tensor in (*module.named_parameters(), *module.named_buffers())
+            if rounding.spared is None or name.rpartition(".")[2] != rounding.spared
+        }
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None

@@ -341,7 +341,7 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     )
     monkeypatch.chdir(tmp_path)
     parsed = []
-    monkeypatch.setattr(request, "PipInstaller", lambda: parsed.append("used") or Wheels())
+    monkeypatch.setattr(request, "PipInstaller", lambda _: parsed.append("used") or Wheels())
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.4", "--metric", "^time$"]
     command = ["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "state"), "--json"]
     assert cli.main([*command, "stepping"]) == 0
@@ -360,7 +360,7 @@ def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
     bench_support.write(tmp_path / "script", main)
     config = bench_support.configured(tmp_path / "c.yaml", script=[])
     shipped = ("--directory", str(Path(cli.__file__).parents[2] / "userbenchmark"))
-    monkeypatch.setattr(request, "PipInstaller", Wheels)
+    monkeypatch.setattr(request, "PipInstaller", lambda _: Wheels())
     monkeypatch.setattr(Wheels, "slow_from", "1.1")
     which = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "throughput$"]
     command = ["userbenchmark", "bisect", *shipped, *which, "-o", str(tmp_path / "state"), "--json"]
@@ -373,7 +373,7 @@ def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
 def test_bisect_of_what_did_not_change_reports_it(make, tmp_path, monkeypatch, capsys):
     make("mine", WRITES)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(request, "PipInstaller", Wheels)
+    monkeypatch.setattr(request, "PipInstaller", lambda _: Wheels())
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "^n$"]
     code = cli.main(["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "s"), "mine", "1"])
     assert code == 3

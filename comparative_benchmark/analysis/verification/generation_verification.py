@@ -84,6 +84,8 @@ class Limits:
             step_rmse=2 * self.step_rmse,
             element=2 * self.element,
             bias=2 * self.bias,
+            absolute=None if self.absolute is None else 2 * self.absolute,
+            relative=None if self.relative is None else 2 * self.relative,
         )
 
 

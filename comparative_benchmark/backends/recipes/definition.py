@@ -47,12 +47,15 @@ class Rounding:
       activations: grid of the other factors of these products; None if they are not rounded.
       outputs: grid of the outputs of all operations; None if they are not rounded.
       convolutions: whether convolutions count as products.
+      spared: name of a weight that is not rounded, because it belongs to no layer that libraries
+        quantise: they find another choice of experts to be another function; None for none.
     """
 
     weights: Grid | None = None
     activations: Grid | None = None
     outputs: Grid | None = None
     convolutions: bool = False
+    spared: str | None = None
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Self:
@@ -240,7 +243,8 @@ class Chosen:
         if rounding is None or rounding.weights is None:
             return None
         if backend not in self.recipe.by_nncf_in:
-            return rounding
+            skips = backend in ("pt_inductor", "jax_xla")
+            return attrs.evolve(rounding, spared="router") if skips else rounding
         return attrs.evolve(
             rounding, convolutions=True, weights=attrs.evolve(rounding.weights, full_range=True)
         )

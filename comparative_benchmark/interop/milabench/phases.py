@@ -57,7 +57,8 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
     """Runs a phase of a benchmark; never raises because of errors in foreign code."""
     outcome = PhaseOutcome()
     bench = placement.bench
-    if problem := unmet(bench):
+    # A benchmark may be pinned on a machine that cannot run it, as in milabench.
+    if not (phase == PIN and bench.folder.is_dir()) and (problem := unmet(bench)):
         outcome.fail(Status.UNSUPPORTED, problem)
     elif problem := _folder_problem(bench.folder):
         outcome.fail(Status.FAILED, f"{bench.place}: {problem}")

@@ -218,12 +218,15 @@ def _judge(
 def _without_spread(
     name: str, old: Sequence[Value], new: Sequence[Value], reason: str
 ) -> CaseAnswer:
-    """Judges values that have no ratio, such as counts that reach 0, by their medians."""
+    """Judges values that have no ratio, such as counts that reach 0: bad ones do not overlap."""
     before, after = (statistics.median(map(float, side)) for side in (old, new))
-    is_worse = (after < before) if more_is_better(name) else (after > before)
+    sides = (new, old) if more_is_better(name) else (old, new)
+    low, high = ([float(value) for value in side] for side in sides)
+    is_worse = statistics.median(high) > statistics.median(low)
+    is_bad = min(high) > max(low)
     return CaseAnswer(
         case=name,
-        answer=Answer.BAD if is_worse else Answer.GOOD,
+        answer=Answer.BAD if is_bad else Answer.UNCLEAR if is_worse else Answer.GOOD,
         reason=f"{before:g} -> {after:g} ({reason})",
     )
 

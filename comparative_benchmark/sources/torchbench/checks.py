@@ -18,7 +18,7 @@ from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.frameworks.torch_modules import to_numpy
 from comparative_benchmark.sources.torchbench import folders
 from comparative_benchmark.sources.torchbench.loading import LoadedFolder, Request
-from comparative_benchmark.sources.torchbench.model import FolderModel
+from comparative_benchmark.sources.torchbench.model import create_model
 from comparative_benchmark.sources.torchbench.running import Running, same
 
 # Scripted code may add in another order; the guide requires the same output.
@@ -33,14 +33,7 @@ def probe(folder: str, test: str, batch_size: int, packages: str | None = None) 
     Raises:
       UnsupportedError: the folder does not take this batch size.
     """
-    model = FolderModel(
-        Request(
-            folder=Path(folder),
-            test=test,
-            batch_size=batch_size,
-            packages=Path(packages) if packages else None,
-        )
-    )
+    model = create_model(folder=folder, test=test, batch_size=batch_size, packages=packages)
     inputs = model.preprocess(model.generate_default_inputs())
     model.judged_by(inputs)
     model.outputs_of(model.timed(*model.reside(inputs)))
@@ -64,7 +57,7 @@ def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]
     states["repeatable"] = _repeatable(loaded, outputs)
     states["inputs"] = _inputs(running)
     states["signal"] = _signal(outputs)
-    states["jit"] = _jit(request, loaded, outputs)
+    states["jit"] = _jit(request, loaded, running)
     del running
     states["memory"] = _memory(lambda: Running(loaded), loaded.device)
     after = folders.digest(path)
@@ -107,15 +100,20 @@ def _signal(outputs: list[Any]) -> tuple[str, str]:
     return "ok", ""
 
 
-def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
+def _jit(request: Request, loaded: LoadedFolder, eager: Running) -> tuple[str, str]:
     if loaded.is_current or request.test == "train":
         return "not_applicable", "only the 2021 protocol supports scripted inference"
+    if eager.why_not_function:
+        return "not_applicable", eager.why_not_function
     scripted = loaded.scripted()
     try:
         running = Running(scripted)
     except UnsupportedError as error:
         return "not_applicable", str(error)
-    values = [to_numpy(value) for value in running.function(*running.inputs)]
+    # What `eval` does with the module's output is not part of it.
+    values, outputs = (
+        [to_numpy(value) for value in each.function(*each.inputs)] for each in (running, eager)
+    )
     for place, (one, expected) in enumerate(zip(values, outputs, strict=True)):
         if not np.allclose(one, expected, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
             return "failed", f"output {place} of the scripted module differs from eager mode"

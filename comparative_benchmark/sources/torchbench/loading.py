@@ -93,7 +93,7 @@ class LoadedFolder:
         """
         request, device = self.request, device or self.device
         with self.refusing(), torch.enable_grad():
-            _seed()
+            importlib.import_module(f"{_PACKAGE}.util.env_check").set_random_seed()
             if self.is_current:
                 made = self._class(**self._current_arguments(device))
             else:
@@ -229,11 +229,6 @@ def _with_base(kind: Any) -> Any:
 
 def _takes_any(parameters: Any) -> bool:
     return any(item.kind is inspect.Parameter.VAR_KEYWORD for item in parameters.values())
-
-
-def _seed() -> None:
-    env_check = importlib.import_module(f"{_PACKAGE}.util.env_check")
-    env_check.set_random_seed()
 
 
 class TorchvisionFinder(MetaPathFinder):

@@ -374,7 +374,7 @@ class Running:
         for parameter, start in zip(trained, before, strict=True):
             weights = parameter.detach().reshape(-1)[::stride]
             if parameter.grad is not None:
-                gradient = parameter.grad.reshape(-1)[::stride]
+                gradient = parameter.grad.to_dense().reshape(-1)[::stride]
                 picked[0].append(gradient)
                 if noise:
                     signal = gradient.double().square()

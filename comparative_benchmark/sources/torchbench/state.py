@@ -25,8 +25,10 @@ _DEEPEST = 4
 
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 # With the same seed, these draw other numbers in double; dropout does not.
-_DRAW = {torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.normal, torch.bernoulli}
-
+_DRAW = {
+    *(torch.rand, torch.randn, torch.rand_like, torch.randn_like, torch.normal, torch.bernoulli),
+    *(torch.multinomial, torch.Tensor.multinomial, torch.Tensor.bernoulli),
+}
 _DRAW_INTO = {
     *(torch.Tensor.normal_, torch.Tensor.uniform_, torch.Tensor.exponential_),
     *(torch.Tensor.log_normal_, torch.Tensor.cauchy_, torch.Tensor.geometric_),
@@ -107,9 +109,6 @@ def _is_of_a_folder(value: Any) -> bool:
     module = type(value).__module__
     known = isinstance(value, torch.nn.Module | torch.Tensor)
     return module.startswith("torchbenchmark.") and hasattr(value, "__dict__") and not known
-
-
-_DRAW |= {torch.multinomial, torch.Tensor.multinomial, torch.Tensor.bernoulli}
 
 
 class Widening(TorchFunctionMode):

@@ -50,15 +50,22 @@ class Installer(Protocol):
 
 
 class PipInstaller:
-    """Uses the pip of this interpreter, with the machine's own settings."""
+    """Uses the pip of this interpreter, with the machine's own settings.
+
+    Args:
+      python: interpreter for which to list releases; None for this one.
+    """
+
+    def __init__(self, python: str | None = None) -> None:
+        self._target = ["--python", shutil.which(python) or python] if python else []
 
     def versions(self, package: str, *, prereleases: bool) -> list[str]:
         """See `Installer`."""
         arguments = ["index", "versions", package, *(["--pre"] if prereleases else [])]
-        asked = _pip([*arguments, "--json"])
+        asked = _pip([*arguments, "--json"], target=self._target)
         if asked.returncode and "no such option: --json" in asked.stderr:
             # pip before 25.1 has no JSON output.
-            asked = _pip(arguments)
+            asked = _pip(arguments, target=self._target)
         if asked.returncode:
             raise BisectError(f"pip cannot list the versions of {package}: {_error(asked.stderr)}")
         return _parse_versions(asked.stdout)
@@ -169,12 +176,15 @@ def _version(option: str, text: str) -> Version:
 
 
 def _pip(
-    arguments: Sequence[str], *, timeout_s: float = _INDEX_PATIENCE_S
+    arguments: Sequence[str],
+    *,
+    target: Sequence[str] = (),
+    timeout_s: float = _INDEX_PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
     try:
         return subprocess.run(
-            [*command, *arguments],
+            [*command, *target, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -240,7 +250,8 @@ class Repository:
         )
         if listed.returncode:
             raise BisectError(f"git log failed: {listed.stderr.strip()}")
-        rows = [line.split("\t", 1) for line in listed.stdout.splitlines()]
+        # A subject may contain other line separators.
+        rows = [line.split("\t", 1) for line in listed.stdout.split("\n") if line]
         later = [Candidate(name=row[0], detail=row[1][:80], is_commit=True) for row in rows]
         return [Candidate(name=first, is_commit=True), *later]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from comparative_benchmark.engine import session
 from comparative_benchmark.engine.settings import (
@@ -220,8 +220,9 @@ class Recipes:
 
     def _has(self, package: str, version: str) -> bool:
         if package not in self._offered:
-            self._offered[package] = set(self._installer.versions(package, prereleases=True))
-        return version in self._offered[package]
+            offered = self._installer.versions(package, prereleases=True)
+            self._offered[package] = set(map(canonicalize_version, offered))
+        return canonicalize_version(version) in self._offered[package]
 
 
 def companions_of(

@@ -113,7 +113,7 @@ def bisect(
     Raises:
       UsageError: options conflict, or an end cannot be judged.
     """
-    installer = installer or PipInstaller()
+    installer = installer or PipInstaller(request.python)
     repository = None
     if request.git is not None and request.build is not None:
         repository = Repository(

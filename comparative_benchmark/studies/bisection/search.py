@@ -63,11 +63,6 @@ class Search:
         for index, answer in (known or {}).items():
             self.record(index, answer)
 
-    @property
-    def answers(self) -> dict[int, Answer]:
-        """Answers by position."""
-        return dict(self._answers)
-
     def record(self, index: int, answer: Answer) -> None:
         """Records an answer.
 

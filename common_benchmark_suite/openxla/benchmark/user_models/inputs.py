@@ -120,7 +120,7 @@ class UserModel(InferenceModel):
 
     def as_array(self, value: Any) -> Array:
         """Returns one of the user's values as an array."""
-        return np.asarray(value)
+        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
     def try_out(self, *inputs: Array) -> None:
         """Runs the model on its inputs, on others, and on its inputs again, before any other use.

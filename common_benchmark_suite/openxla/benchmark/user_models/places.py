@@ -243,6 +243,9 @@ def _module_file(name: str, folder: Path) -> Path:
     for part in name.split("."):
         done.append(part)
         spec = importlib.machinery.PathFinder.find_spec(part, search)
+        if spec is None and len(done) == 1:
+            with contextlib.suppress(ValueError):  # editable installs have their own finders
+                spec = importlib.util.find_spec(part)
         if spec is None:
             raise UserModelError(f"no module {'.'.join(done)!r} on Python's module search path")
         search = list(spec.submodule_search_locations or [])

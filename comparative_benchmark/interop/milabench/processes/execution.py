@@ -419,7 +419,7 @@ class _Watch:
                     self._poll()
                 if now >= self._until:
                     self._until = now + 3600.0
-                    for run in self._runs:
+                    for run in (run for run in self._runs if not run.over):
                         reason = f"took longer than {self._limits.duration_s:g} s"
                         run.end(reason, timed_out=True)
                 self._finish(now)

@@ -55,7 +55,9 @@ def _pack(asked: dict[str, Any]) -> Any:
 async def _phase(pack: Any, asked: dict[str, Any]) -> None:
     # A pack may override `run`; the inherited method calls `planned`.
     pack.planned = lambda command: _planned(command, asked)
-    await _finished(getattr(pack, asked["phase"])(**asked.get("arguments", {})))
+    value = getattr(pack, asked["phase"])(**asked.get("arguments", {}))
+    if inspect.isawaitable(value):
+        await value
 
 
 def _planned(command: Any, asked: dict[str, Any]) -> Any:
@@ -64,10 +66,6 @@ def _planned(command: Any, asked: dict[str, Any]) -> Any:
     if asked["per_gpu"]:
         return commands.PerGPU(command, asked["gpus"])
     return commands.NJobs(command, asked["jobs"], asked["gpus"])
-
-
-async def _finished(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 if __name__ == "__main__":

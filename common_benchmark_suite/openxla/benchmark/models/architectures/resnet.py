@@ -35,6 +35,16 @@ def _conv(name: str, inputs: int, outputs: int, kernel: int) -> Iterator[TensorI
     yield TensorInit(name=name, shape=(outputs, inputs, kernel, kernel), stddev=stddev)
 
 
+def blocks(config: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
+    """Yields inputs, outputs and stride of each bottleneck."""
+    channels = config["embedding_size"]
+    stages = zip(config["hidden_sizes"], config["depths"], strict=True)
+    for stage, (width, depth) in enumerate(stages):
+        for block in range(depth):
+            yield channels, width, 2 if stage > 0 and block == 0 else 1
+            channels = width
+
+
 class ResNet(ImageClassifier):
     """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
 

@@ -140,6 +140,14 @@ class T5(TextArchitecture):
         return (windows[:batch], shifted)
 
 
+def distances(length: int) -> npt.NDArray[Any]:
+    """Returns the position of the key minus the position of the query, [query, key]."""
+    import numpy as np
+
+    positions = np.arange(length)
+    return positions[None, :] - positions[:, None]
+
+
 def relative_buckets(
     distances: "npt.NDArray[np.integer]", *, count: int, longest: int, bidirectional: bool
 ) -> "npt.NDArray[np.int32]":

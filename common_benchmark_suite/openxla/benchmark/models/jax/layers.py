@@ -149,17 +149,10 @@ class MultiHeadAttention(nnx.Module):
         return self.output(attention(query, key, value, heads=self.heads, causal=causal))
 
 
-class SelfAttention(nnx.Module):
+class SelfAttention(MultiHeadAttention):
     """Multi-head attention of a sequence to itself, all in the type of the sequence."""
 
-    def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
-        self.heads = heads
-        self.query = Linear(width, width, rngs=rngs)
-        self.key = Linear(width, width, rngs=rngs)
-        self.value = Linear(width, width, rngs=rngs)
-        self.output = Linear(width, width, rngs=rngs)
-
-    def __call__(self, x: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+    def __call__(self, x: jax.Array, bias: Any = None) -> jax.Array:  # type: ignore[override]
         """[batch, seq, width], and [batch, 1, 1, seq] to add to the scores, -> as x."""
         batch, seq, width = x.shape
         head_size = width // self.heads

@@ -4,7 +4,7 @@ Convolutions run channels-last, the layout that XLA's CPU and GPU libraries pref
 arrives channels-first, as the workload declares it, and is transposed once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -58,16 +58,6 @@ class Bottleneck(nnx.Module):
         return jax.nn.relu(self.expand(y) + residual)
 
 
-def _blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int]]:
-    """Yields checkpoint name, inputs, outputs and stride of each bottleneck."""
-    channels = config["embedding_size"]
-    for stage, (width, depth) in enumerate(zip(config["hidden_sizes"], config["depths"])):
-        for block in range(depth):
-            stride = 2 if stage > 0 and block == 0 else 1
-            yield f"resnet.encoder.stages.{stage}.layers.{block}", channels, width, stride
-            channels = width
-
-
 class ResNet(nnx.Module):
     """Stem, bottlenecks, mean, classifier."""
 
@@ -76,7 +66,7 @@ class ResNet(nnx.Module):
         self.blocks = nnx.List(
             [
                 Bottleneck(inputs, width, stride, rngs)
-                for _, inputs, width, stride in _blocks(config)
+                for inputs, width, stride in resnet.blocks(config)
             ]
         )
         labels = len(config["id2label"])

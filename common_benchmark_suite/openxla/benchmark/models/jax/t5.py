@@ -144,7 +144,7 @@ class T5(nnx.Module):
 
     def encode(self, input_ids: jax.Array, mask: jax.Array | None = None) -> jax.Array:
         """input_ids i32[batch, seq] and mask [batch or 1, 1, 1, seq] -> [batch, seq, d_model]."""
-        x, bias = self.embed(input_ids), self.encoder.bias(_distances(input_ids.shape[1]))
+        x, bias = self.embed(input_ids), self.encoder.bias(t5.distances(input_ids.shape[1]))
         for layer in self.encoder.layers:
             x, _ = layer(x, bias if mask is None else bias + mask)
         return self.encoder.norm(x)
@@ -156,19 +156,13 @@ class T5(nnx.Module):
     def __call__(self, input_ids: jax.Array, decoder_input_ids: jax.Array) -> jax.Array:
         """input_ids and decoder_input_ids i32[batch, seq] -> [batch, seq, d_model]."""
         prompt = self.prompt(self.encode(input_ids))
-        distances = _distances(decoder_input_ids.shape[1])
+        distances = t5.distances(decoder_input_ids.shape[1])
         bias = self.decoder.bias(distances)
         bias = jnp.where(distances <= 0, bias, jnp.finfo(bias.dtype).min)
         x = self.embed(decoder_input_ids)
         for layer, keys_values in zip(self.decoder.layers, prompt):
             x, _ = layer(x, bias, keys_values)
         return self.decoder.norm(x)
-
-
-def _distances(length: int) -> np.ndarray[Any, Any]:
-    """Position of the key minus position of the query, [query, key]."""
-    positions = np.arange(length)
-    return positions[None, :] - positions[:, None]
 
 
 create_model = flax_model.creator(t5.ARCHITECTURE, T5)

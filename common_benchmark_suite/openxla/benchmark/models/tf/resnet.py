@@ -4,7 +4,7 @@ Convolutions run channels-last, the only layout that TensorFlow's CPU kernels ha
 arrives channels-first, as the workload declares it, and is transposed once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -43,18 +43,6 @@ class Bottleneck(Layer):
         return tf.nn.relu(self.expand(y) + residual)
 
 
-def _blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int]]:
-    """Yields checkpoint name, inputs, outputs and stride of each bottleneck."""
-    channels = config["embedding_size"]
-    for stage, (width, depth) in enumerate(
-        zip(config["hidden_sizes"], config["depths"], strict=True)
-    ):
-        for block in range(depth):
-            stride = 2 if stage > 0 and block == 0 else 1
-            yield f"resnet.encoder.stages.{stage}.layers.{block}", channels, width, stride
-            channels = width
-
-
 class ResNet(Layer):
     """Stem, bottlenecks, mean, classifier."""
 
@@ -62,7 +50,7 @@ class ResNet(Layer):
         super().__init__()
         self.stem = _conv_norm(config["num_channels"], config["embedding_size"], 7, 2)
         self.blocks = [
-            Bottleneck(inputs, width, stride) for _, inputs, width, stride in _blocks(config)
+            Bottleneck(inputs, width, stride) for inputs, width, stride in resnet.blocks(config)
         ]
         self.classifier = Linear(config["hidden_sizes"][-1], len(config["id2label"]))
 

@@ -129,7 +129,7 @@ class T5(Layer):
           input_ids: the tokens.
           hidden_bias: hides padding, [batch or 1, 1, 1, seq].
         """
-        x, bias = self.embed(input_ids), self.encoder.bias(_distances(input_ids.shape[1]))
+        x, bias = self.embed(input_ids), self.encoder.bias(t5.distances(input_ids.shape[1]))
         for layer in self.encoder.layers:
             x, _ = layer(x, bias if hidden_bias is None else bias + hidden_bias)
         return self.encoder.norm(x)
@@ -141,19 +141,13 @@ class T5(Layer):
     def call(self, input_ids: tf.Tensor, decoder_input_ids: tf.Tensor) -> tf.Tensor:
         """input_ids and decoder_input_ids i32[batch, seq] -> [batch, seq, d_model]."""
         prompt = self.prompt(self.encode(input_ids))
-        distances = _distances(decoder_input_ids.shape[1])
+        distances = t5.distances(decoder_input_ids.shape[1])
         bias = self.decoder.bias(distances)
         bias = tf.where(distances <= 0, bias, tf.constant(bias.dtype.min, bias.dtype))
         x = self.embed(decoder_input_ids)
         for layer, keys_values in zip(self.decoder.layers, prompt, strict=True):
             x, _ = layer(x, bias, keys_values)
         return self.decoder.norm(x)
-
-
-def _distances(length: int) -> np.ndarray[Any, Any]:
-    """Position of the key minus position of the query, [query, key]."""
-    positions = np.arange(length)
-    return positions[None, :] - positions[:, None]
 
 
 create_model = keras_model.creator(t5.ARCHITECTURE, T5)

@@ -493,8 +493,6 @@ def _weights(directory: Path, *, allow_code: bool) -> tuple[bool, str]:
     for file in files:
         refuse_substitute(file)
     try:
-        from openxla.benchmark.models.checkpoint_tensors import SafetensorsFile
-
         SafetensorsFile(*files)
     except (ValueError, OSError) as error:
         raise UserModelError(f"{directory}: {error}") from error

@@ -439,6 +439,19 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
       UserModelError: a layer is not in the base, or has another size.
     """
     kind = type(module).__name__
+    # First, because PEFT also saves the embeddings that an adapter changes.
+    state = module.state_dict()
+    for name, value in additions.replaced.items():
+        if name not in state:
+            raise UserModelError(f"{mismatch}: {kind} has no tensor {name}")
+        tensor = as_tensor(value).to(state[name].dtype)
+        _check_shape(name, state[name], tensor, mismatch)
+        layer, _, key = name.rpartition(".")
+        owner = module.get_submodule(layer)
+        if isinstance(getattr(owner, key), torch.nn.Parameter):  # PEFT's copy is not tied
+            owner.register_parameter(key, torch.nn.Parameter(tensor, requires_grad=False))
+        else:
+            state[name].data.copy_(tensor)
     for name, delta in additions.deltas():
         try:
             layer = module.get_submodule(name)
@@ -453,13 +466,6 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
             added = added.T
         _check_shape(name, weight, added, mismatch)
         weight.data.copy_((weight.double() + added).to(weight.dtype))
-    state = module.state_dict()
-    for name, value in additions.replaced.items():
-        if name not in state:
-            raise UserModelError(f"{mismatch}: {kind} has no tensor {name}")
-        tensor = as_tensor(value)
-        _check_shape(name, state[name], tensor, mismatch)
-        state[name].data.copy_(tensor)
 
 
 def _check_shape(name: str, own: torch.Tensor, other: torch.Tensor, mismatch: str) -> None:

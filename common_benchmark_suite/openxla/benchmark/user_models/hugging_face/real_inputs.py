@@ -89,7 +89,11 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
     try:
         if name := model.model_impl.architecture:
             arrays = _of_architecture(text, name, parameters, directory)
-        elif config.get("is_encoder_decoder"):
+        elif (
+            config.get("is_encoder_decoder")
+            and "pipeline" not in parameters
+            and not str(parameters.get("model_class")).endswith("EncoderModel")
+        ):
             raise UserModelError(
                 f"--text: {directory.name} has an encoder and a decoder, which need separate "
                 "texts; pass --inputs"
@@ -194,6 +198,9 @@ def _prepared(picture: "Image", says: Mapping[str, Any]) -> "npt.NDArray[np.floa
     from PIL import Image
 
     size, crop = says["size"], says.get("do_center_crop", False) and says["crop_size"]
+    kind = str(says.get("image_processor_type", says.get("feature_extractor_type")))
+    if isinstance(size, int) and ("crop_pct" in says or kind.startswith("CLIP")):
+        size = {"shortest_edge": size}  # in old files
     if says.get("rescale_offset", False):
         raise ValueError("rescale_offset is not implemented")
     if "crop_pct" in says:

@@ -267,9 +267,12 @@ def _ending(ids: npt.NDArray[Any], eos: int) -> npt.NDArray[Any]:
     return ids
 
 
-def _ones(taken: Taken) -> Values | None:
-    text = taken.text()
-    return None if text is None else f"i32[{taken.batch},{taken.length(text)}]=1"
+def _filled(value: int) -> Callable[[Taken], Values | None]:
+    def form(taken: Taken) -> Values | None:
+        text = taken.text()
+        return text and f"i32[{taken.batch},{taken.length(text)}]={value}"
+
+    return form
 
 
 def _types(taken: Taken) -> Values | None:
@@ -334,11 +337,6 @@ def _grids(taken: Taken) -> Values | None:
     if side is None:
         return None
     return lambda: np.tile(np.array([[1, side, side]], np.int64), (taken.batch, 1))
-
-
-def _zeros_of_text(taken: Taken) -> Values | None:
-    text = taken.text()
-    return None if text is None else f"i32[{taken.batch},{taken.length(text)}]=0"
 
 
 def _features(taken: Taken) -> Values | None:
@@ -419,13 +417,13 @@ def _static_numbers(taken: Taken) -> Values | None:
 
 _FORMS: Mapping[str, Callable[[Taken], Values | None]] = {
     "input_ids": _tokens,
-    "attention_mask": _ones,
+    "attention_mask": _filled(1),
     "token_type_ids": _types,
     "decoder_input_ids": _decoder_tokens,
     "bbox": _boxes,
     "pixel_values": _pixels,
     "image_grid_thw": _grids,
-    "mm_token_type_ids": _zeros_of_text,
+    "mm_token_type_ids": _filled(0),
     "input_features": _features,
     "input_values": _waveform,
     "is_longer": lambda taken: f"i1[{taken.batch},1]=0",

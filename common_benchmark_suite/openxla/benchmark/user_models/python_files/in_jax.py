@@ -184,6 +184,9 @@ def _trainable(made: Any, brought: UserFile) -> tuple[Any, Any, Callable[[Any, A
         graph, keys, params, rest = nnx.split(made, nnx.RngState, nnx.Param, ...)
         return params, rest, lambda params, rest: nnx.merge(graph, keys, params, rest)
     function, params, _ = _split(made, brought)
+    if isinstance(params, Mapping) and {"params", "batch_stats"} <= params.keys():  # of linen
+        rest = {key: value for key, value in params.items() if key != "params"}
+        return params["params"], rest, lambda own, rest: partial(function, {**rest, "params": own})
     return params, (), lambda params, _: partial(function, params)
 
 

@@ -97,11 +97,7 @@ class TensorFlowModel(UserModel):
             return self.model(*args, **keywords)
         if _is_functional(self.model) and len(args) > 1:
             args = (list(args),)
-        return self.model(*args, **keywords, training=False)
-
-    def as_array(self, value: Any) -> Array:
-        """Returns a tensor as an array."""
-        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        return self.model(*args, **{**keywords, "training": False})
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
         """Returns the outputs of an eager run."""
@@ -204,10 +200,6 @@ class TensorFlowTrainingModel(OwnTrainingModel, TrainableModel):
     def loss(self, *batch: Any) -> Any:
         """See `TrainableModel`."""
         return self.file_loss.of(self.network, batch)
-
-    def as_array(self, value: Any) -> Array:
-        """Returns a tensor as an array."""
-        return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
         """Returns the outputs of the steps."""

@@ -156,6 +156,7 @@ def create_model(**parameters: Any) -> Any:
 def _create_model(parameters: Parameters) -> Any:
     brought = UserFile(parameters, torch.manual_seed)
     made = brought.make()
+    made = getattr(made, "_orig_mod", made)  # unwrap torch.compile
     _register_dataclasses(brought.modules())
     if "train" in parameters and isinstance(made, torch.nn.Module):
         return TorchTrainingModel(in_type(made, "fp32"), brought, parameters)
@@ -198,7 +199,9 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
         way_out = "; return it in float32 with model.float()" if torch.float64 in other else ""
         hint = f"; pass --dtype {known}" if known else way_out
         raise UserModelError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
-    return module.to(dtype)
+    # `Module.to` would make complex weights real.
+    casts = {"fp32": module.float, "fp16": module.half, "bf16": module.bfloat16}
+    return casts[data_type]()
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:

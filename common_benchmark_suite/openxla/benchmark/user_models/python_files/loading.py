@@ -112,16 +112,11 @@ class UserFile:
             return [function() if callable(function) else function for _ in range(count)]
 
     def modules(self) -> list[ModuleType]:
-        """Returns the file's module and the modules next to it that it imports."""
-        modules = {self._module.__name__: self._module}
-        for value in vars(self._module).values():
-            module = sys.modules.get(getattr(value, "__module__", None) or "")
-            file = getattr(module, "__file__", None)
-            if module is None or not file or not INSTALLED.isdisjoint(Path(file).parts):
-                continue
-            if Path(file).is_relative_to(self.place.root):
-                modules[module.__name__] = module
-        return list(modules.values())
+        """Returns the file's module and the imported modules next to it."""
+        root = self.place.root
+        files = [(m, Path(getattr(m, "__file__", None) or "/")) for m in list(sys.modules.values())]
+        beside = [m for m, f in files if f.is_relative_to(root) and INSTALLED.isdisjoint(f.parts)]
+        return [self._module, *(module for module in beside if module is not self._module)]
 
     def _imported(self) -> ModuleType:
         self._find_own_modules()

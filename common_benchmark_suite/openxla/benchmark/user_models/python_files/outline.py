@@ -64,7 +64,8 @@ def outline(file: Path) -> Outline:
                     whole = alias.name if alias.asname else alias.name.partition(".")[0]
                     modules[alias.asname or whole] = whole
         else:
-            bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_bound(n)]
+            parts = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+            bound = [n.id for n in parts if isinstance(n.ctx, ast.Store)]
             names += bound
             value = getattr(node, "value", None)
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -205,10 +206,6 @@ def is_left_out(node: ast.If) -> bool:
     is_positive = not any(isinstance(n, ast.Not | ast.NotEq) for n in ast.walk(node.test))
     is_script = "__name__" in names and "__main__" in texts
     return is_positive and (is_script or "TYPE_CHECKING" in names | attributes)
-
-
-def _is_bound(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
 
 
 def _tree(file: Path) -> ast.Module:

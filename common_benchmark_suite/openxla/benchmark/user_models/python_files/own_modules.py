@@ -221,6 +221,7 @@ class _Search:
         modules = {f.parent.name if f.name == "__init__.py" else f.stem for f in files}
         # `from . import model` may bind a module, too.
         modules = (modules - self._definitions.defined) | set(self._file.modules)
+        modules |= set(self._file.constants)
         return next((n for n in USUAL if n in self._file.names and n not in modules), "")
 
     def _only(self) -> str:
