@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from agreement_support import need
 from framework_process import run_script
@@ -284,6 +285,66 @@ def test_a_module_that_cannot_be_measured_gives_the_reason(prepared, tmp_path, n
     answer = prepared(f"bad.py:{name}", "f32[4,16]")
     assert answer["type"] == "error"
     assert words in answer["message"]
+
+
+DOORS = """
+import numpy as np
+import torch
+import shapes
+
+class Turns(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("turns", torch.polar(torch.ones(16), torch.linspace(0, 3, 16)))
+
+    def forward(self, x):
+        return torch.view_as_real(x * self.turns).flatten(1)
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return x.sin(), shapes.Out(x.cos(), x.tanh())
+
+def create_model():
+    return Net()
+
+def compiled():
+    made = torch.compile(Net())
+    def refuse(*_, **__):
+        raise AssertionError("the compiled module was called")
+    made.forward = refuse
+    return made
+"""
+SHAPES = """
+from dataclasses import dataclass
+from typing import Any
+
+@dataclass
+class Out:
+    a: Any
+    b: Any
+"""
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("create_model", 3), ("compiled", 3), ("Turns", 1)])
+def test_what_a_module_holds_and_returns_is_kept(prepared, tmp_path, name, outputs):
+    (tmp_path / "doors.py").write_text(DOORS)
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    answer = prepared(f"doors.py:{name}", "f32[4,16]")
+    assert answer["type"] != "error", answer
+    assert len(answer["files"]["truth"]) == outputs
+    if name == "Turns":
+        x = np.load(tmp_path / "inputs" / "input_0.npy").astype(np.float64)
+        turned = x * np.exp(1j * np.linspace(0, 3, 16))
+        due = np.stack([turned.real, turned.imag], -1).reshape(4, -1)
+        assert np.abs(np.load(tmp_path / "truth" / "output_0.npy") - due).max() < 1e-6
+
+
+def test_a_string_named_model_is_not_the_model(prepared, tmp_path):
+    (tmp_path / "net.py").write_text(
+        "import torch\nmodel = 'resnet18'\nclass Net(torch.nn.Module):\n"
+        "    def forward(self, x): return x.sin()\n"
+    )
+    assert prepared("net.py", "f32[4,16]")["type"] != "error"
 
 
 def test_code_that_trains_runs_as_in_a_script(brought_run, tmp_path):

@@ -245,6 +245,22 @@ adapter("transposed", tensors, task_type="CAUSAL_LM", fan_in_fan_out=True,
     base_model_name_or_path=str(here / "gpt2"))
 compare("transposed", gpt2, tensors, 8 / 4)
 
+# PEFT trains a copy of the head; the table that the base ties to it stays.
+untied = t.GPT2LMHeadModel.from_pretrained(here / "gpt2").eval()
+head = {"lm_head.weight": normal(128, 32)}
+adapter("untied", {**tensors, **head}, task_type="CAUSAL_LM", fan_in_fan_out=True,
+    modules_to_save=["lm_head"], base_model_name_or_path=str(here / "gpt2"))
+untied.lm_head.weight = torch.nn.Parameter(torch.tensor(head["lm_head.weight"]))
+compare("untied", untied, tensors, 8 / 4)
+
+# PEFT also saves the weights of the base for embeddings that an adapter changes.
+with_base = t.GPT2LMHeadModel.from_pretrained(here / "gpt2").eval()
+tensors = factors("lm_head", 128, 32)
+base = {"lm_head.base_layer.weight": with_base.lm_head.weight.detach().numpy()}
+adapter("with_base", {**tensors, **base}, task_type="CAUSAL_LM",
+    base_model_name_or_path=str(here / "gpt2"))
+compare("with_base", with_base, tensors, 8 / 4)
+
 adapter("other_layer", factors("encoder.layer.7.attention.self.query", 32, 32))
 adapter("other_size", factors(query, 48, 32))
 wanted = user_models.ModelOptions(framework="pt")
@@ -324,7 +340,7 @@ def test_a_sentence_pipeline_pools_by_its_mask_in_every_mode(answer):
 
 def test_an_adapter_adds_its_product_to_the_base(answer):
     got = answer(ADAPTERS)
-    assert set(got["errors"]) == {"plain", "classes", "transposed"}
+    assert set(got["errors"]) == {"plain", "classes", "transposed", "untied", "with_base"}
     assert max(got["errors"].values()) < 1e-5, got["errors"]
     assert got["changed"].endswith("plain has changed since this run was planned")
     assert got["layer"].startswith("other_layer does not match its base bert: BertModel has no ")

@@ -8,7 +8,7 @@ import pytest
 from results_support import latencies
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.interop.userbenchmarks import changes, evidence
+from comparative_benchmark.interop.userbenchmarks import bisecting, changes, evidence
 from comparative_benchmark.interop.userbenchmarks.runner import MetricsError
 from comparative_benchmark.reporting.writers import as_yaml
 
@@ -266,3 +266,17 @@ def test_folders_of_runs_are_compared_by_the_command_line(tmp_path, capsys):
 def test_runs_of_two_userbenchmarks_are_not_compared():
     with pytest.raises(MetricsError, match="'mine' and 'other'"):
         changes.compare_runs(_runs({"a": [1.0]}), _runs({"a": [1.0]}, "other"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "answer"),
+    [
+        ((0, 1, 0), (1, 0, 1), "unclear"),
+        ((0, 0, 0), (1, 1, 2), "bad"),
+        ((1, 0, 1), (0, 0, 1), "good"),
+        ((-0.02, 0.01, -0.01), (-0.021, 0.012, -0.009), "unclear"),
+    ],
+)
+def test_counts_that_overlap_do_not_end_a_bisection(old, new, answer):
+    sides = [[{"graph_breaks": value} for value in side] for side in (old, new)]
+    assert bisecting._judge("graph_breaks", *sides, 0.01).answer.value == answer

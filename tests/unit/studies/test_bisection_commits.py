@@ -44,7 +44,7 @@ def history(tmp_path_factory):
     names["side"] = _git(folder, "rev-parse", "HEAD")
     _git(folder, "checkout", "--quiet", "main")
     names["three"] = commit("three")
-    _git(folder, "merge", "--quiet", "--no-ff", "--message", "a merge", "side")
+    _git(folder, "merge", "--quiet", "--no-ff", "--message", "a\u2028 merge", "side")
     names["merge"] = _git(folder, "rev-parse", "HEAD")
     names["five"] = commit("five")
     _git(folder, "checkout", "--quiet", "-b", "elsewhere", names["one"])
@@ -58,7 +58,7 @@ def test_commits_are_those_of_first_parents_from_old_to_new(history):
     found = Repository(path=folder, build="true").commits_between("main~4", "main")
     expected = [names[name] for name in ("one", "two", "three", "merge", "five")]
     assert [candidate.name for candidate in found] == expected
-    assert found[3].detail.endswith(" a merge")
+    assert found[3].detail.endswith("a\u2028 merge")
     assert found[3].short == names["merge"][:12]
     assert found[3].environment_name == f"c{names['merge'][:12]}"
 

@@ -100,6 +100,20 @@ def test_a_companion_goes_along_where_it_has_that_version():
     assert with_it.fingerprint("python") != without.fingerprint("python")
 
 
+def test_a_companion_goes_along_if_the_end_is_spelled_differently():
+    index = Index(jaxlib=["0.10.0", "0.10.1"])
+    recipes = Recipes(package="jax", lock=LOCK, companions={"jaxlib": None}, installer=index)
+    [good, _] = releases_between("jax", "0.10", "0.10.1", OFFERED)
+    assert any(line.startswith("jaxlib==0.10") for line in recipes(good).requirements)
+
+
+def test_releases_are_listed_for_the_interpreter_of_the_environments(monkeypatch):
+    asked = _answering(monkeypatch, (0, '{"versions": ["1.0"]}', ""))
+    assert PipInstaller("/usr/bin/python9").versions("jax", prereleases=False) == ["1.0"]
+    where = asked[0].index("--python")
+    assert asked[0][where : where + 3] == ["--python", "/usr/bin/python9", "index"]
+
+
 def test_a_companion_may_have_a_version_of_its_own():
     recipes = Recipes(package="jax", lock=LOCK, companions={"flax": "0.12.8"}, installer=Index())
     [good, _] = releases_between("jax", "0.10.0", "0.10.1", OFFERED)

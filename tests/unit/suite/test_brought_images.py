@@ -64,6 +64,22 @@ def test_the_shorter_side_gets_exactly_the_length_of_the_processor(vit, size):
     assert all(reds.max(axis=axis).min() > -2 for axis in (0, 1))
 
 
+def test_a_number_as_size_is_the_shorter_side_in_old_files(vit):
+    file, wide = vit / "preprocessor_config.json", Image.open(vit.parent / "cat.png")
+    wide.resize((80, 40)).save(vit.parent / "cat.png")
+    crop = {**PROCESSOR, "do_center_crop": True, "crop_size": 32}
+    found = []
+    for changes in (
+        {"size": {"shortest_edge": 32}},
+        {"size": 32, "feature_extractor_type": "CLIPFeatureExtractor"},
+        {"size": 32},
+    ):
+        file.write_text(json.dumps({**crop, **changes}))
+        found.append(pixels_of(find_cases("my-vit", on_image(vit)).cases[0]))
+    assert np.array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
