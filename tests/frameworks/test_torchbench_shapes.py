@@ -40,6 +40,9 @@ FOLDERS = {
     "jit_without_default": CURRENT.replace(
         "device, batch_size=None", "device, jit, batch_size=None"
     ),
+    "sparse_gradients": CURRENT.replace(
+        "torch.nn.Linear(6, 6)", "torch.nn.EmbeddingBag(30, 6, sparse=True)"
+    ).replace("torch.randn(self.batch_size, 6)", "torch.randint(0, 30, (self.batch_size, 6))"),
     "returns_not_implemented": CURRENT
     + "    def train(self):\n        return NotImplementedError('inference only')\n",
     # Only by its name does TorchBench keep gradients in inference.
@@ -417,6 +420,7 @@ UNSUPPORTED = {
 # With a batch size if one is given.
 RIGHT = (
     ("jit_without_default", "train", 0),
+    ("sparse_gradients", "train", 0),
     ("maml", "eval", 0),
     ("demucs", "eval", 0),
     ("keeps_its_memory", "eval", 0),
