@@ -219,7 +219,7 @@ def compare_documents(
         if item.log_ratio
         and not item.paired
         and item.quantity == LATENCY
-        # A changed model is a reason of its own.
+        # A changed model may itself be slower or faster.
         and old.workload == new.workload
     )
     comparisons: list[Comparison] = []

@@ -231,7 +231,7 @@ _MOST_CONTENDED = 0.5
 
 
 def interval_of(case: Case) -> Interval | None:
-    """Returns the measured quantity of a correct case in ms; None if there are no valid samples."""
+    """Returns the measured quantity of a correct case in ms; None without valid samples."""
     with contextlib.suppress(SampleError):
         return latency_interval(samples_of(case.metrics)) if case.status is Status.OK else None
     return None

@@ -140,7 +140,7 @@ class T5(TextArchitecture):
         return (windows[:batch], shifted)
 
 
-def distances(length: int) -> npt.NDArray[Any]:
+def distances(length: int) -> "npt.NDArray[Any]":
     """Returns the position of the key minus the position of the query, [query, key]."""
     import numpy as np
 

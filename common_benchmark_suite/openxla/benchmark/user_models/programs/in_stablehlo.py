@@ -182,7 +182,7 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
 
 
 def _total_steps(module: Any) -> float:
-    """Returns the steps of a module, with those of a function for each of its calls."""
+    """Returns the steps of a module; a function counts once for each of its calls."""
     functions = {op.name.value: op for op in module.body if op.operation.name == "func.func"}
 
     @functools.cache
