@@ -276,7 +276,10 @@ class Results(Table[Case]):
         )
         self.document = document
         self.path = path
-        self.baseline = baseline or self._usual_baseline()
+        installed, _ = run_summary.split(self)
+        names = [case.competitor for case in installed]
+        first = DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
+        self.baseline = baseline or usual_baseline(installed) or first
 
     @property
     def failures(self) -> list[Case]:
@@ -358,11 +361,6 @@ class Results(Table[Case]):
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return html(headings, list(zip(*columns, strict=True)), absent)
-
-    def _usual_baseline(self) -> str | None:
-        installed, _ = run_summary.split(self)
-        names = list(dict.fromkeys(case.competitor for case in installed))
-        return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 
     def _shown_baseline(self) -> str | None:
         return self.baseline if usual_baseline(self) else None

@@ -90,6 +90,13 @@ class Case:
         return data_type or UNKNOWN
 
     @property
+    def is_recipe(self) -> bool:
+        """Whether values or weights have a lower precision than in the workload."""
+        definition = self.result.definition
+        own = definition.data_type or definition.workload.data_type
+        return definition.precision not in (None, own)
+
+    @property
     def competitor(self) -> str:
         """`backend:compiler`, or `backend:compiler@name` if it ran in a named environment."""
         return self.result.definition.competitor

@@ -50,8 +50,14 @@ def as_markdown(
     rows = table_rows([item for item in comparisons if item.ratio])
     if rows:
         lines += [row(HEADINGS), row(["---"] * len(HEADINGS)), *map(row, rows), ""]
-    for title, names in _lists(summary):
-        lines += [f"{title}:", *(f"- {escaped(name)}" for name in names), ""]
+    lists = {
+        "Wrong output, not ranked": summary.wrong,
+        "Missing": summary.missing,
+        "Not comparable": summary.incomparable,
+    }
+    for title, names in lists.items():
+        if names:
+            lines += [f"{title}:", *(f"- {escaped(name)}" for name in names), ""]
     lines += [f"{escaped(line)}\n" for line in remarks.lines] if remarks else []
     return "\n".join(lines).rstrip() + "\n"
 
@@ -149,12 +155,3 @@ def _with_interval(interval: Interval, decimals: int) -> str:
 
 def _quotient_text(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
-
-
-def _lists(summary: Summary) -> list[tuple[str, tuple[str, ...]]]:
-    lists = [
-        ("Wrong output, not ranked", summary.wrong),
-        ("Missing", summary.missing),
-        ("Not comparable", summary.incomparable),
-    ]
-    return [(title, names) for title, names in lists if names]

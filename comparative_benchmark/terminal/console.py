@@ -174,13 +174,13 @@ def training_remarks(cases: Sequence[Case]) -> list[str]:
     return remarks
 
 
-def _apart_from_batch(case: Case) -> tuple[str, str]:
-    return _BATCH.sub("", case.result.definition.model), case.competitor
+def _apart_from_batch(case: Case) -> tuple[str, ...]:
+    return _BATCH.sub("", case.result.definition.model), *case.runner, case.machine
 
 
-def _smallest_batches(cases: Sequence[Case]) -> dict[tuple[str, str], Training]:
+def _smallest_batches(cases: Sequence[Case]) -> dict[tuple[str, ...], Training]:
     """Returns the smallest batches, to compute scaling; from correct cases if possible."""
-    smallest: dict[tuple[str, str], Training] = {}
+    smallest: dict[tuple[str, ...], Training] = {}
     for case in cases:
         training = case.metrics.training
         assert training

@@ -29,9 +29,8 @@ def wait_for_quiet(
     if not _is_busy(seen):
         return
     say(_load_text(seen))
-    if ask is None:
-        return
-    if ask("wait until the machine is quiet? [Y/n] ").strip().lower() in ("n", "no"):
+    question = "wait until the machine is quiet? [Y/n] "
+    if ask is None or ask(question).strip().lower() in ("n", "no"):
         return
     say("waiting; press Ctrl-C to stop, or use --busy to skip this check")
     while _is_busy(observe()):

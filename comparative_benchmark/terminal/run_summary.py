@@ -93,7 +93,7 @@ def summary_lines(
         if lacking_processes and command and output:
             again = with_more_processes(command, output, DECISIVE_PROCESSES)
             lines.append(f"More processes may decide this; to add them, run: {again}")
-    if apart := [case for case in able if not _is_equal(case)]:
+    if apart := [case for case in able if case.is_recipe]:
         lines.append(f"Not ranked (lower precision): {_names(apart)}.")
     if ranked:  # if none is ranked, the failures are listed above
         failed = [case for case in installed if case not in good]
@@ -136,11 +136,8 @@ def _why_not_ranked(cases: Sequence[Case]) -> str:
 
 def rank(cases: Sequence[Case]) -> list[Case]:
     """Returns the cases that can be recommended, fastest first."""
-    able = [case for case in cases if case.status is Status.OK and case.result.ranked]
-    return sorted(
-        filter(_is_equal, able),
-        key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
-    )
+    able = [case for case in cases if case.result.ranked and not case.is_recipe]
+    return sorted(able, key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)))
 
 
 def by_batch(cases: Sequence[Case]) -> list[str]:
@@ -237,11 +234,6 @@ def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
     if len(levels) > 1 and best.result.level == "compiler_level":
         lines.append("It runs an exported program; some of the others include framework overhead.")
     return lines
-
-
-def _is_equal(case: Case) -> bool:
-    definition = case.result.definition
-    return definition.precision in (None, definition.workload.data_type or definition.data_type)
 
 
 def _latency_ms(case: Case) -> float:

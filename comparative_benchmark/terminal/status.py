@@ -59,12 +59,14 @@ class LiveRace:
 
     def __rich__(self) -> Table:
         table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+        for _ in range(4):
+            table.add_column(no_wrap=True, overflow="ellipsis")
         for key, processes in self._processes.items():
             word = next((p.status.value for p in processes if p.status is not Status.OK), None)
             medians = [statistics.median(p.latencies_ms) for p in processes if p.latencies_ms]
             latency = f"{digits(statistics.median(medians))} ms so far" if medians else ""
             table.add_row(
-                Text(self.names[key], no_wrap=True, overflow="ellipsis"),
+                Text(self.names[key]),
                 ProgressBar(total=1.0, completed=self._share(processes), width=_BAR_WIDTH),
                 f"{len(processes)} of {max(self._planned, len(processes))} processes",
                 Text(word, style=style_of(word)) if word else latency,

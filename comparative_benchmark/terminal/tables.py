@@ -416,7 +416,7 @@ def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
     """Returns the fastest correct case of each workload in which the baseline has none."""
     fastest = {}
     for race, group in _races(cases).items():
-        good = [case for case in group if case.status is Status.OK and case.result.ranked]
+        good = [case for case in group if case.result.ranked and not case.is_recipe]
         good = [case for case in good if case.metrics.median_ms is not None]
         if len(good) > 1 and all(case.competitor != baseline for case in good):
             fastest[race] = min(good, key=lambda case: case.metrics.median_ms or math.inf)

@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 import numpy as np
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.analysis.stats.analysis import Interval
 from comparative_benchmark.engine.worker.phases import PHASES
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.reporting.report.standings import Judged
 from comparative_benchmark.reporting.report.trends import Changes
+from comparative_benchmark.results.case import UNKNOWN
 from comparative_benchmark.results.comparing.comparison import Comparison, samples_of
 from comparative_benchmark.results.comparing.noise_floor import program_digest
 from comparative_benchmark.results.comparing.plot_data import selection_of
@@ -103,6 +104,8 @@ def _digits(values: Sequence[float], low: float, scale: float) -> str:
     return text
 
 
+# Names of the parts of `ReportCase.contest`.
+CONTEST = ("device", "machine", "quantity")
 _SIGNIFICANT = 5
 _LONGEST_REASON = 4_000
 _LONGEST_TRACEBACK = 8_000
@@ -206,7 +209,6 @@ def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
     Frameworks may tag their cases differently; the row has the tags of all.
     """
     definition = case.result.definition
-    device, machine, quantity = case.contest
     position = tables.rows.setdefault((case.workload, *case.contest), len(tables.workloads))
     if position == len(tables.workloads):
         tables.workloads.append(
@@ -214,14 +216,13 @@ def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
                 "label": case.label,
                 "input": definition.input_data,
                 "digest": case.workload[:16],
-                "data_type": case.data_type,
+                # Recipes compute in others.
+                "data_type": definition.data_type or definition.workload.data_type or UNKNOWN,
                 "batch_size": definition.batch_size,
                 "tags": [],
                 "architecture": definition.workload.architecture,
                 "inputs": definition.workload.inputs,
-                "device": device,
-                "machine": machine,
-                "quantity": quantity,
+                **dict(zip(CONTEST, case.contest, strict=True)),
                 "micro": selection_of(case.result),
                 "cost": cost and [short(cost.flops), short(cost.bytes), tables.text(cost.source)],
             }
@@ -322,6 +323,7 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
         "sqnr": verdict and short(verdict.sqnr_db),
         "judged": tables.text(verdict.judged if verdict else None),
         "max_error": verdict and short(verdict.max_abs_error),
+        "unranked": int(metrics.not_ranked is not UNSET) or None,
         "weights": tables.text(metrics.program.weights),
         "program": digest and digest[:12],
         "program_bytes": short(metrics.program.artifact_size_bytes),

@@ -1,5 +1,6 @@
 """Sections of the page on environments, profiles, explanations, and scripts."""
 
+import math
 import os
 import urllib.parse
 from collections import defaultdict
@@ -170,15 +171,15 @@ class Explained:
                     self._profiles[case.id] = profile
                     groups[case.workload, case.contest].append(case)
         for key, group in groups.items():
-            if ranked := [case for case in group if case.result.ranked]:
-                self._fastest[key] = min(ranked, key=lambda case: case.metrics.median_ms or 0.0)
+            if ranked := [case for case in group if case.result.ranked and not case.is_recipe]:
+                self._fastest[key] = min(ranked, key=_ms)
 
     def of(self, case: ReportCase, ceilings: Ceilings | None) -> Json | None:
-        """Returns the data for the page; None for the fastest case, or without a profile."""
+        """Returns the data for the page; None without a profile, or if none is faster."""
         if case.id in self._errors:
             return {"error": self._errors[case.id]}
         fastest = self._fastest.get((case.workload, case.contest))
-        if case.id not in self._profiles or fastest is None or fastest is case:
+        if case.id not in self._profiles or fastest is None or _ms(fastest) >= _ms(case):
             return None
         return _as_json(
             explain(
@@ -187,6 +188,10 @@ class Explained:
                 ceilings,
             )
         )
+
+
+def _ms(case: ReportCase) -> float:
+    return case.metrics.median_ms or math.inf
 
 
 def _as_json(explanation: Explanation) -> Json:

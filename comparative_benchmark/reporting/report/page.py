@@ -34,6 +34,7 @@ from comparative_benchmark.engine.worker.phases import PHASES
 from comparative_benchmark.reporting.history.rows import TrendPoint
 from comparative_benchmark.reporting.report import wording
 from comparative_benchmark.reporting.report.columns import (
+    CONTEST,
     Json,
     Tables,
     columns_of,
@@ -45,6 +46,7 @@ from comparative_benchmark.reporting.report.details import Explained, Profiles, 
 from comparative_benchmark.reporting.report.inputs import ReportCase
 from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
+from comparative_benchmark.results.case import LATENCY
 from comparative_benchmark.results.comparing import plot_data
 from comparative_benchmark.results.comparing.comparison import MOST_DISTURBED, Comparison
 from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of
@@ -81,9 +83,9 @@ def batches_of(judged: Sequence[Judged]) -> list[Json]:
     for position, item in enumerate(judged):
         case = item.case
         definition = case.result.definition
-        if definition.batch_size and item.interval and not operator_of(case.result):
-            key = (apart_from_batch(case), definition.input_data, case.contest)
-            groups[key].append(position)
+        timed = item.interval and case.quantity == LATENCY
+        if definition.batch_size and timed and not operator_of(case.result):
+            groups[apart_from_batch(case), definition.input_data, case.contest].append(position)
     return [
         panel
         for positions in groups.values()
@@ -94,12 +96,9 @@ def batches_of(judged: Sequence[Judged]) -> list[Json]:
 def _batch_panel(cases: Sequence[ReportCase], positions: Sequence[int]) -> Json | None:
     if len({case.result.definition.batch_size for case in cases}) < 2:
         return None
-    device, machine, quantity = cases[0].contest
     return {
         "name": _without_batch(cases[0]),
-        "device": device,
-        "machine": machine,
-        "quantity": quantity,
+        **dict(zip(CONTEST, cases[0].contest, strict=True)),
         "cases": list(positions),
         "choice": by_batch(cases),
     }
@@ -211,9 +210,10 @@ def build(summary: Summary, page: Path | None = None) -> Json:
             ceilings = kept_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
             if ceilings is not None:
                 values["ceilings"] = tables.ceilings.position(as_json(ceilings))
-                if (peak := peak_type(result)) != case.data_type:
+                row = tables.workloads[values["workload"]]
+                if (peak := peak_type(result)) != row["data_type"]:
                     values["peak"] = tables.text(peak)
-                if item.interval is not None:
+                if item.interval is not None and case.quantity == LATENCY:
                     values["share"] = short(roofs.share(result, item.interval.estimate, ceilings))
         if (explanation := explained.of(case, ceilings)) is not None:
             values["explained"] = tables.explained.position(explanation)

@@ -21,7 +21,7 @@ from comparative_benchmark.reporting.report.standings import (
     judge,
 )
 from comparative_benchmark.reporting.report.trends import Changes, Trends, find_changes, trends_of
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import LATENCY, Case
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status
 
@@ -182,6 +182,12 @@ class Summary:
     trends: Mapping[str, Sequence[TrendPoint]]
     remarks: Sequence[str]
     threshold: float = NOISE_THRESHOLD
+
+    @property
+    def place(self) -> str:
+        """End of the headline: its contest, unless it is the only one and of latencies."""
+        first, *others = self.contests
+        return f", on {first.name}" if others or first.quantity != LATENCY else ""
 
 
 def summarize(

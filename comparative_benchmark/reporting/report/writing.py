@@ -51,14 +51,15 @@ def _headline(summary: Summary) -> str:
     if contest is None or not contest.ranked:
         return "No two competitors could be compared"
     winner = contest.winner
+    place = escaped(summary.place)
     if winner and winner.is_baseline:
-        return f"{_code(summary.baseline)}, the baseline: no competitor is faster"
+        return f"{_code(summary.baseline)}, the baseline: no competitor is faster{place}"
     shown = winner or contest.ranked[0]
     mean = shown.mean
     assert mean is not None
     name = f"{_code(shown.competitor)} ({escaped(shown.framework)})"
     over = wording.plural(mean.cases, "common case" if shown.common else "case")
-    interval = f"98 % interval {wording.limits(mean)}, {over}"
+    interval = f"98 % interval {wording.limits(mean)}, {over}{place}"
     if winner is None:
         return (
             f"No winner: no competitor is clearly faster than {_code(summary.baseline)} "

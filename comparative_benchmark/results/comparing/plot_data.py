@@ -239,14 +239,6 @@ class RecipePanel:
     means: Sequence[Mean]
 
 
-def is_recipe(case: Case) -> bool:
-    """Returns whether a result has a lower precision than its workload, in values or weights."""
-    definition = case.result.definition
-    if not (definition.precision or definition.data_type):
-        return False
-    return case.data_type != (definition.data_type or definition.workload.data_type)
-
-
 def recipe_panels(
     cases: Iterable[Case], *, threshold: float = NOISE_THRESHOLD
 ) -> list[RecipePanel]:
@@ -257,7 +249,7 @@ def recipe_panels(
     groups: defaultdict[tuple[str, str, str, str], list[Trade]] = defaultdict(list)
     for group in places.values():
         family = Family(group, threshold=threshold)
-        for case in filter(is_recipe, group):
+        for case in (case for case in group if case.is_recipe):
             key = (_name(case), case.device, case.machine, case.quantity)
             groups[key].append(_trade(case, group, family))
     return [
@@ -333,7 +325,7 @@ def _own_stack(case: Case, group: Sequence[Case]) -> tuple[str, Case | None]:
     """
     definition = case.result.definition
     others = [
-        other for other in group if not is_recipe(other) and _stack_of(other) == _stack_of(case)
+        other for other in group if not other.is_recipe and _stack_of(other) == _stack_of(case)
     ]
     options = tuple(option for option in definition.options if option != definition.precision)
     if options != definition.options:

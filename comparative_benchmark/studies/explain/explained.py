@@ -48,7 +48,8 @@ def choose(
 
     Args:
       document: content of a results file.
-      asked: up to two competitors; missing ones are the fastest, then the slowest.
+      asked: up to two competitors; missing ones are the fastest, then the slowest, of those that
+        are ranked and compute in the workload's own type.
       case: regular expression to search for in names of cases; None if there is one workload.
       device: name of a device; None if there is one.
 
@@ -59,6 +60,8 @@ def choose(
         raise UsageError(f"expected at most two competitors, got {len(asked)}")
     cases = _of_workload(document, case, device)
     measured = [item for item in cases if item.metrics.median_ms is not None]
+    own = [item for item in measured if item.result.ranked and not item.is_recipe]
+    measured = own if len(own) > 1 else measured
     chosen = [_named(name, cases) for name in asked]
     measured.sort(key=lambda item: item.metrics.median_ms or 0.0)
     # Add the fastest, then the slowest, until there are two.
@@ -81,7 +84,9 @@ def choose(
 
 def _of_workload(document: Document, case: str | None, device: str | None) -> list[Case]:
     """Returns the latest results for the selected workload and device."""
-    latest = list({item.result.key: item for item in cases_of(document)}.values())
+    # A compile-only result has no latency, so any other takes its place.
+    cases = sorted(cases_of(document), key=lambda item: not item.metrics.compile_only)
+    latest = list({item.result.key: item for item in cases}.values())
     if not latest:
         raise UsageError("the results file contains no results")
     if case is not None:
@@ -91,7 +96,7 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
             raise UsageError(f"--case {case!r} is not a regular expression: {error}") from error
         latest = [item for item in latest if any(map(pattern.search, _names(item)))]
         if not latest:
-            names = [name for item in cases_of(document) for name in _names(item)]
+            names = [name for item in cases for name in _names(item)]
             raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
     devices = list(dict.fromkeys(item.device for item in latest))
     if device is None:

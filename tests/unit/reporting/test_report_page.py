@@ -9,7 +9,7 @@ import pytest
 from report_support import HOST, document, read, record, run, usual
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.reporting.report import inputs, trends, writing
+from comparative_benchmark.reporting.report import details, inputs, trends, writing
 from comparative_benchmark.reporting.report.details import Profiles
 from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
@@ -480,4 +480,55 @@ def test_workloads_that_differ_by_their_inputs_alone_say_so():
     assert [(row["label"], row["input"]) for row in rows] == [
         ("label-w1", "INPUT_DATA_MODEL_DEFAULT"),
         ("label-w1", "INPUT_DATA_LONG"),
+    ]
+
+
+def of_batches():
+    """Results of a model at two batch sizes."""
+    for size in (1, 8):
+        shape = {"digest": f"w{size}" * 8, "label": f"bert-{size}x4", "architecture": "bert"}
+        for competitor, scale in (("pt_inductor:eager", 2.0), ("jax_xla:xla", 1.0)):
+            made = record("w1", competitor, scale=scale, workload=shape, batch_size=size)
+            [found] = made["metrics"].values()
+            found["compile"] = {"cold_ms": [100 * scale + n for n in range(5)], "warm_ms": []}
+            yield made
+
+
+def test_compile_times_choose_no_competitor_for_a_batch_size():
+    assert data_of(render(document(*of_batches())))["batches"]
+    compiled = summarize(read(document(*map(compile_only, of_batches()))))
+    assert data_of(page.render(compiled, title="A title", made=MADE))["batches"] == []
+    headline = writing.as_markdown(compiled, title="A title").splitlines()[2]
+    assert headline.endswith("on host-cpu, A CPU, cold compile)**")
+
+
+def test_a_workload_has_its_own_data_type_whatever_a_recipe_computes_in():
+    recipe = record("w1", "pt_inductor:inductor", precision="int8wo")
+    data = data_of(render(document(recipe, record("w1", "pt_inductor:eager"))))
+    assert [row["data_type"] for row in data["workloads"]] == ["fp32"]
+
+
+def test_results_that_are_not_ranked_are_marked():
+    doubted = record("w1", metrics={"not_ranked": "judged by itself"})
+    data = data_of(render(document(doubted, record("w1", "pt_inductor:eager"))))
+    assert data["cases"]["unranked"] == [1, None]
+
+
+def test_a_recipe_is_not_the_fastest_that_others_are_explained_by(tmp_path, monkeypatch):
+    found = read(
+        document(
+            record("w1", "pt_inductor:eager", scale=2.0),
+            record("w1", "jax_xla:xla", scale=1.0),
+            record("w1", "pt_inductor:inductor", scale=0.5, precision="int8wo"),
+        )
+    )
+    (tmp_path / "r.profiles").mkdir()
+    monkeypatch.setattr(details.published, "load", lambda *_: "a profile")
+    monkeypatch.setattr(details, "explain", lambda slow, fast, _: (slow[0], fast[0]))
+    monkeypatch.setattr(details, "_as_json", lambda pair: [r.definition.competitor for r in pair])
+    explained = details.Explained(found.cases, {"r": tmp_path})
+    assert [explained.of(case, None) for case in found.cases] == [
+        ["pt_inductor:eager", "jax_xla:xla"],
+        None,
+        None,
     ]

@@ -234,6 +234,21 @@ def test_the_slowest_and_the_fastest_unless_others_are_asked_for():
     assert chosen("iree:llvm-cpu/jax", EAGER) == [EAGER, "iree:llvm-cpu"]
 
 
+def test_recipes_are_explained_only_if_asked_for_or_if_there_is_nothing_else():
+    recipe = record("w", "pt_inductor:inductor", scale=0.1, precision="int8wo")
+    assert explained.choose(two(recipe), [])[1].competitor == XLA
+    name = "pt_inductor:inductor"
+    assert explained.choose(two(recipe), [name])[1].competitor == name
+    others = completed({"runs": [run()], "benchmarks": [record("w", EAGER), recipe]})
+    assert explained.choose(others, [])[1].competitor == name
+
+
+def test_a_later_compile_time_hides_no_latency():
+    compiled = record("w", XLA)
+    compiled["metrics"] = {"framework_level": {"stop_reason": "compile_only"}}
+    assert [case.competitor for case in explained.choose(two(compiled), [])] == [EAGER, XLA]
+
+
 def test_one_workload_at_a_time():
     several = two(record("v", XLA), record("v", EAGER))
     with pytest.raises(UsageError, match="2 workloads; choose one with --case"):

@@ -142,6 +142,16 @@ def test_the_fastest_correct_competitor_replaces_a_baseline_that_failed():
     assert replacements(cases(*RACE), EAGER) == {}
 
 
+def test_a_recipe_replaces_no_baseline():
+    race = cases(
+        record("w1", EAGER, status="failed"),
+        record("w1", INDUCTOR, scale=0.5, precision="int8wo"),
+        record("w1", XLA, scale=1.0),
+        record("w1", "iree:llvm-cpu", scale=2.0),
+    )
+    assert [case.competitor for case in replacements(race, EAGER).values()] == [XLA]
+
+
 def verdicts_of(race):
     table = results_table(race, baseline=EAGER).table
     shown = next(c for c in table.columns if c.header == "verdict")

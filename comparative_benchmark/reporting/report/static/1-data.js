@@ -4,7 +4,6 @@
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
-const NON_OK = new Set(["wrong_output", "failed", "crashed", "timeout", "out_of_memory", "unsteady"]);
 // Agreed: ok, and judged by a plain run in the program's own type for want of a float64 run.
 const isGood = (item) => item.status === "ok" || item.status === "agreed";
 const GLYPHS = {
@@ -85,15 +84,15 @@ function digits(number, significant = 3) {
 }
 
 /** Returns how many decimals show half of an interval with one digit, at least as many as given. */
-function decimals(low, high, least = 0) {
+function decimals(low, high, least) {
   const half = (high - low) / 2;
-  return half > 0 ? Math.min(6, Math.max(least, -Math.floor(Math.log10(half)))) : 3;
+  return half > 0 ? Math.min(6, Math.max(least, -Math.floor(Math.log10(half)))) : Math.max(3, least);
 }
 
 /** Returns e.g. `1.23 (1.20–1.26)`. */
 function withInterval([estimate, low, high]) {
   if (low === null || high === null) return digits(estimate);
-  const count = decimals(low, high);
+  const count = decimals(low, high, Math.max(0, -Math.floor(Math.log10(estimate))));
   return `${estimate.toFixed(count)} (${low.toFixed(count)}–${high.toFixed(count)})`;
 }
 

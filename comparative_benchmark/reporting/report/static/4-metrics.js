@@ -3,13 +3,14 @@
 /** Returns the middle of a case's times of one kind; null where there are none. */
 const middle = (item, name) => (value(item.index, name) ? median(value(item.index, name)) : null);
 
+const hasLatency = (item) => item.quantity === "latency" && item.ms && !value(item.index, "unranked");
 const isEager = (item) => /:eager(@|$)/.test(item.runner.competitor);
 const coldTime = (item) => middle(item, "cold") ?? (isEager(item) ? 0 : null);
 
 /** Returns after how many runs a faster program has saved the time that its compilation takes longer. */
 function runsToPay(item) {
   const base = baselineOf(item);
-  if (item.verdict !== "faster" || !item.ms || !base?.ms) return null;
+  if (item.verdict !== "faster" || !hasLatency(item) || !base?.ms) return null;
   const [own, other] = [coldTime(item), coldTime(base)];
   if (own === null || other === null) return null;
   return Math.max(1, Math.ceil((own - other) / (base.ms[0] - item.ms[0])));
@@ -20,7 +21,7 @@ const megabytes = (item, name) => (value(item.index, name) === null ? null : 1e6
 
 /** A metric has a `name`, `of` for its number of a case or null, `show` for its text, and `isRate` if more is better. */
 const METRICS = new Map([
-  ["throughput", { name: "throughput", isRate: true, show: (number) => `${digits(number)}/s`, of: (item) => (item.ms && item.workload.batch_size ? (1000 * item.workload.batch_size) / item.ms[0] : null) }],
+  ["throughput", { name: "throughput", isRate: true, show: (number) => `${digits(number)}/s`, of: (item) => (hasLatency(item) && item.workload.batch_size ? (1000 * item.workload.batch_size) / item.ms[0] : null) }],
   ["cold", { name: "cold compile time", show: duration, of: (item) => middle(item, "cold") }],
   ["warm", { name: "warm compile time", show: duration, of: (item) => middle(item, "warm") }],
   ["pays", { name: "runs until compilation pays off", show: (number) => `${count_(number)} run${number === 1 ? "" : "s"}`, of: runsToPay }],
