@@ -80,6 +80,7 @@ class _File(msgspec.Struct):
 class _Name(msgspec.Struct):
     name: str = ""
     run_name: str | None = None
+    aggregate_name: str | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -121,6 +122,9 @@ def read(source: Source) -> Contents:
             entry = part.decoded(_Name)
             if not entry.run_name and not entry.name:
                 raise FormatError("missing name")
+            # The complexity of a family of benchmarks is no benchmark.
+            if entry.aggregate_name in ("BigO", "RMS"):
+                continue
             groups.setdefault(entry.run_name or entry.name, []).append(part)
         except FormatError as error:
             refused.append(f"{part}: {error}")
@@ -228,7 +232,8 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
     real_ms = [e.ms(e.real_time) for e in iterations if e.real_time is not None]
     cpu_ms = [e.ms(e.cpu_time) for e in iterations if e.cpu_time is not None]
     if not real_ms and not failures:
-        real_ms = _aggregate(entries)
+        position, real_ms = _aggregate(entries)
+        repetitions = [plain[position]]
     counters = _counters(repetitions or plain)
     return portable_result(
         case=name,
@@ -252,12 +257,12 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
     )
 
 
-def _aggregate(entries: Sequence[_Entry]) -> list[float]:
-    """Returns the median, or else the mean, of a file with only aggregates."""
+def _aggregate(entries: Sequence[_Entry]) -> tuple[int, list[float]]:
+    """Returns position and time of the median, or else the mean, in a file of aggregates."""
     for wanted in ("median", "mean"):
-        for entry in entries:
+        for position, entry in enumerate(entries):
             if entry.aggregate_name == wanted and entry.real_time is not None:
-                return [entry.ms(entry.real_time)]
+                return position, [entry.ms(entry.real_time)]
     raise FormatError("no time: expected iterations, or their median or mean")
 
 

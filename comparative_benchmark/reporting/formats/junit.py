@@ -4,6 +4,7 @@ A wrong output is a failure, a trial that could not be measured an error, and an
 skipped. Numbers are in the output of a case, where people read them.
 """
 
+import contextlib
 import datetime
 import re
 import statistics
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS
 from comparative_benchmark.reporting.formats.interface import Exported, remarks_on
-from comparative_benchmark.reporting.history.rows import OK, PortableResult
+from comparative_benchmark.reporting.history.rows import OK, PortableResult, zoned_time
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
 # Characters that XML 1.0 cannot represent, even escaped.
@@ -119,15 +120,11 @@ def _seconds(value: float) -> str:
 
 def _without_zone(timestamp: str) -> str:
     """Returns the time in UTC without a zone, as the schema requires."""
-    try:
-        moment = datetime.datetime.fromisoformat(timestamp)
-    except ValueError:
+    if (moment := zoned_time(timestamp)) is None:
         return _clean(timestamp)
-    try:
-        utc = moment.astimezone(datetime.UTC) if moment.tzinfo else moment
-    except OverflowError:  # the first or last day of the calendar in another zone
-        utc = moment
-    return utc.replace(tzinfo=None).isoformat(timespec="seconds")
+    with contextlib.suppress(OverflowError):  # the first or last day of the calendar
+        moment = moment.astimezone(datetime.UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def _clean(text: str) -> str:

@@ -33,6 +33,7 @@ from comparative_benchmark.reporting.history.rows import (
     count_of,
     decoded,
     portable_result,
+    zoned_time,
 )
 
 SCHEMA_VERSION = "v3"
@@ -170,8 +171,8 @@ def _shared(result: PortableResult) -> dict[str, Any]:
             for name, version in result.versions.items()
         },
     }
-    if (seconds := _unix_seconds(result.timestamp)) is not None:
-        record["timestamp"] = seconds
+    if moment := zoned_time(result.timestamp):
+        record["timestamp"] = max(int(moment.timestamp()), 0)
     return record
 
 
@@ -182,14 +183,6 @@ def _map(**values: Any) -> dict[str, str]:
 def _uint32(value: Any) -> int:
     is_count = isinstance(value, int) and not isinstance(value, bool)
     return min(max(value, 0), _UINT32_MAX) if is_count else 0
-
-
-def _unix_seconds(timestamp: str | None) -> int | None:
-    try:
-        moment = datetime.datetime.fromisoformat(timestamp or "")
-        return max(int(moment.timestamp()), 0) if moment.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def float32(value: float) -> float:
@@ -219,6 +212,7 @@ class _Holder(msgspec.Struct):
 
 class _Benchmark(_Holder):
     dtype: str | None = None
+    mode: str | None = None
 
 
 class _Model(_Holder):
@@ -360,8 +354,9 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
             texts[name] = member.extra["benchmark_values"]
     runners = first.runners or []
     runner = runners[0] if runners and isinstance(runners[0], dict) else {}
+    mode = None if benchmark.mode == _MODE else benchmark.mode
     return portable_result(
-        case="/".join(filter(None, (benchmark.name, model.name))) or "-",
+        case="/".join(filter(None, (benchmark.name, model.name, mode))) or "-",
         model=model.name or None,
         backend=model.backend or benchmark.name or None,
         compiler=extra.get("torch_compile_mode") or extra.get("backend"),
@@ -381,7 +376,7 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
         host={
             name: value
             for name, value in (
-                ("cpu_model", runner.get("type") or runner.get("cpu_info")),
+                ("cpu_model", runner.get("type") or runner.get("cpu_info") or extra.get("arch")),
                 ("logical_cpus", runner.get("cpu_count")),
             )
             if value

@@ -6,9 +6,7 @@ value is the status, as its readers expect.
 """
 
 import ast
-import datetime
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -34,7 +32,9 @@ from comparative_benchmark.reporting.history.rows import (
     FormatError,
     PortableResult,
     count_of,
+    median,
     portable_result,
+    zoned_time,
 )
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
@@ -117,8 +117,8 @@ def metrics_of(result: PortableResult) -> dict[str, float | str]:
         return {metric_key(result, LATENCY): status}
     metrics = {
         LATENCY: result.latency_ms,
-        "compile_time_ms": _median(result.compile_ms),
-        "warm_compile_time_ms": _median(result.warm_compile_ms),
+        "compile_time_ms": median(result.compile_ms),
+        "warm_compile_time_ms": median(result.warm_compile_ms),
         # In GB, like TorchBench's numbers.
         "cpu_peak_mem": _gigabytes(result.host_memory_peak_mb),
         "gpu_peak_mem": _gigabytes(result.device_memory_peak_mb),
@@ -127,10 +127,6 @@ def metrics_of(result: PortableResult) -> dict[str, float | str]:
         **{name: value for name, value in result.metrics.items() if name != LATENCY},
     }
     return {metric_key(result, name): v for name, v in metrics.items() if v is not None}
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return statistics.median(values) if values else None
 
 
 def _gigabytes(megabytes: float | None) -> float | None:
@@ -210,11 +206,11 @@ def _faults(results: Sequence[PortableResult], metrics: Mapping[str, Any]) -> li
 
 def _read_foreign(source: Source, document: _File) -> Contents:
     groups: dict[tuple[tuple[str, str], ...], dict[str, Part]] = {}
-    offset, environ = 0, document.environ
+    environ = document.environ
     torch = environ.get("pytorch_version")
     for key, raw in document.metrics.items():
         # Search for the key, because the value may be a digit that occurs anywhere.
-        name = source.part(Raw(msgspec.json.encode(key)), offset)
+        name = source.part(Raw(msgspec.json.encode(key)))
         part = source.part(raw, name.offset + len(name.content))
         parts = _parts(key)
         metric = parts.pop("metric")
@@ -275,7 +271,8 @@ def _foreign(
             numbers[LATENCY] = latency
         latency = None
     fields = {
-        "case": f"{name}/{parts.get('model') or parts.get('key')}",
+        "case": f"{name}/{parts.get('model') or parts.get('key')}"
+        + ("/train" if parts.get("test") == "train" else ""),
         "model": parts.get("model"),
         "device": parts.get("device"),
         "batch_size": count_of(parts.get("bs", "")),
@@ -310,11 +307,6 @@ def _compiler(arguments: str | None) -> str:
 
 def _timestamp(name: str) -> str | None:
     match = _FILE_TIME.fullmatch(PurePath(name).name)
-    if match is None:
-        return None
-    try:
-        # The file contains no time zone.
-        time = datetime.datetime.strptime(match[1], "%Y%m%d%H%M%S").replace(tzinfo=datetime.UTC)
-    except ValueError:
-        return None
-    return time.isoformat()
+    # The file contains no time zone.
+    time = zoned_time(f"{match[1][:8]}T{match[1][8:]}") if match else None
+    return time.isoformat() if time else None

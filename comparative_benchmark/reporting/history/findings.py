@@ -178,7 +178,7 @@ def _reason(night: Night) -> str:
 
 
 @attrs.frozen
-class _Run:
+class Run:
     """A run by its identifier: its time, and one night of each series in it."""
 
     run_id: str
@@ -186,37 +186,36 @@ class _Run:
     nights: Mapping[int, Night]
 
 
-def missing(window: Window, *, most_runs: int) -> list[Finding]:
-    """Returns a finding for each series that is missing from later runs.
+def absences(window: Window) -> dict[int, list[Run]]:
+    """Returns the later runs that each series is missing from.
 
     A run should contain a case if it contains at least half of the cases that ran with it the last
     time. A manual run of a few cases, or of another shard, is therefore ignored. If the whole run
     is missing (e.g. a shard that was not started), the case counts as missing if two later runs on
     that machine came after half of the case's usual interval between runs.
-
-    Args:
-      window: the history.
-      most_runs: a case missing from this many runs counts as retired.
     """
-    findings = []
     runs = _runs(window)
     by_place = _times(window)
+    return {
+        series: list(_without(series, nights[-1], runs))
+        or _gone(nights, by_place[place(window.dimensions[series])])
+        for series, nights in window.nights.items()
+    }
+
+
+def missing(window: Window, absent: Mapping[int, list[Run]]) -> list[Finding]:
+    """Returns a finding for each series with `absences`."""
+    findings = []
     for series, nights in window.nights.items():
-        last = nights[-1]
-        without = list(_without(series, last, runs))
-        if not without:
-            elsewhere = by_place[place(window.dimensions[series])]
-            without = _gone(nights, elsewhere)
-        if not without or len(without) >= most_runs:
+        if not (without := absent[series]):
             continue
-        first = without[0]
         findings.append(
             Finding(
                 kind=Kind.MISSING,
                 dimensions=window.dimensions[series],
                 metric="status",
-                last_good=occurrence(last, window),
-                first_bad=_absence(series, first, window),
+                last_good=occurrence(nights[-1], window),
+                first_bad=_absence(series, without[0], window),
                 nights=len(without),
                 what=_sentence(without),
             )
@@ -252,26 +251,26 @@ def added(window: Window) -> list[Finding]:
     return findings
 
 
-def _sentence(without: list[_Run]) -> str:
+def _sentence(without: list[Run]) -> str:
     first = without[0]
     name = first.run_id or f"the run of {timestamp(first.time_us):%Y-%m-%d %H:%M}"
     count = len(without)
     return f"missing from {count} run{'' if count == 1 else 's'}, starting with {name}"
 
 
-def _runs(window: Window) -> dict[str, _Run]:
+def _runs(window: Window) -> dict[str, Run]:
     members: defaultdict[str, dict[int, Night]] = defaultdict(dict)
     for series, nights in window.nights.items():
         for night in nights:
             if night.run_id:
                 members[night.run_id][series] = night
     return {
-        run_id: _Run(run_id, max(night.time_us for night in nights.values()), nights)
+        run_id: Run(run_id, max(night.time_us for night in nights.values()), nights)
         for run_id, nights in members.items()
     }
 
 
-def _without(series: int, last: Night, runs: Mapping[str, _Run]) -> Iterator[_Run]:
+def _without(series: int, last: Night, runs: Mapping[str, Run]) -> Iterator[Run]:
     own = runs.get(last.run_id)
     companions = set(own.nights) - {series} if own else set()
     if not companions:
@@ -283,7 +282,7 @@ def _without(series: int, last: Night, runs: Mapping[str, _Run]) -> Iterator[_Ru
             yield run
 
 
-def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
+def _times(window: Window) -> dict[object, dict[tuple[str, int], Run]]:
     """Returns all runs by place; runs without an identifier are identified by their time."""
     runs_by_place: defaultdict[object, defaultdict[tuple[str, int], dict[int, Night]]]
     runs_by_place = defaultdict(lambda: defaultdict(dict))
@@ -294,14 +293,14 @@ def _times(window: Window) -> dict[object, dict[tuple[str, int], _Run]]:
             runs_by_place[where][key][series] = night
     return {
         where: {
-            key: _Run(key[0], max(night.time_us for night in nights.values()), nights)
+            key: Run(key[0], max(night.time_us for night in nights.values()), nights)
             for key, nights in runs.items()
         }
         for where, runs in runs_by_place.items()
     }
 
 
-def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> list[_Run]:
+def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], Run]) -> list[Run]:
     times = [night.time_us for night in nights]
     gaps = [after - before for before, after in pairwise(times)]
     # One interval between two nights does not show what is usual.
@@ -313,14 +312,14 @@ def _gone(nights: list[Night], elsewhere: Mapping[tuple[str, int], _Run]) -> lis
         key=lambda run: run.time_us,
     )
     # Runs within a short time count as one night.
-    apart: list[_Run] = []
+    apart: list[Run] = []
     for run in later:
         if not apart or run.time_us - apart[-1].time_us > half:
             apart.append(run)
     return apart if len(apart) > 1 else []
 
 
-def _absence(series: int, run: _Run, window: Window) -> Occurrence:
+def _absence(series: int, run: Run, window: Window) -> Occurrence:
     """Returns a run as an occurrence of a case that is missing from it.
 
     Versions come from the most similar case in it: from the same backend, if any ran.

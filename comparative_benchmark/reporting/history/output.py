@@ -138,8 +138,7 @@ def findings_document(
     """
     present = [finding for finding in findings if finding.kind is not Kind.MISSING]
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
-    control = min((f.last_good for f in findings), key=lambda night: night.time, default=None)
-    treatment = max((f.first_bad for f in findings), key=lambda night: night.time, default=None)
+    control, treatment = _sides(findings)
     return regression_document(
         name,
         control_env=_environment(control),
@@ -161,8 +160,7 @@ def issue_text(
     """Returns Markdown with the sections of TorchBench's issues."""
     present = [finding for finding in findings if finding.kind is not Kind.MISSING]
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
-    control = min((f.last_good for f in findings), key=lambda night: night.time, default=None)
-    treatment = max((f.first_bad for f in findings), key=lambda night: night.time, default=None)
+    control, treatment = _sides(findings)
     sections = [
         f"The benchmark {_code(name)} has detected a performance signal.",
         f"Base: {_night(control)}",
@@ -194,6 +192,13 @@ def set_workflow_revision(findings: Sequence[Finding]) -> None:
         file.write(f"{_DETECTED}='{revision}'\n")
 
 
+def _sides(findings: Sequence[Finding]) -> tuple[Occurrence | None, Occurrence | None]:
+    return (
+        min((f.last_good for f in findings), key=lambda night: night.time, default=None),
+        max((f.first_bad for f in findings), key=lambda night: night.time, default=None),
+    )
+
+
 def _environment(night: Occurrence | None) -> dict[str, Any]:
     if night is None:
         return {}
@@ -215,7 +220,10 @@ def _key(finding: Finding) -> str:
         "framework": names["framework"],
         "backend": competitor(names),
         "device": names["device"],
-        "machine": names["machine"],
+        **{
+            name: names[name]
+            for name in ("machine", "threads", "level", "data_type", "batch_size", "source")
+        },
         # Two workloads may have one label.
         "digest": names["workload_digest"][:12],
         "metric": finding.metric,

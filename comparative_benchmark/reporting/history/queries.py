@@ -38,7 +38,7 @@ Record = dict[str, Any]
 
 # Columns of a result that can be filtered by text, like the columns of its series.
 RESULT_TEXTS = ("run_id", "revision", "program", "status")
-_ESCAPE = "\\"
+_LIKE = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_", "*": "%", "?": "_"})
 _JSON_COLUMNS = [name for name, kind in COLUMNS.items() if get_origin(kind) in (tuple, dict)]
 
 
@@ -184,10 +184,7 @@ def _like(column: Any, pattern: str) -> sa.ColumnElement[bool]:
         # Plain equality can use an index.
         equal: sa.ColumnElement[bool] = column == pattern
         return equal
-    for special in (_ESCAPE, "%", "_"):
-        pattern = pattern.replace(special, _ESCAPE + special)
-    pattern = pattern.replace("*", "%").replace("?", "_")
-    like: sa.ColumnElement[bool] = column.like(pattern, escape=_ESCAPE)
+    like: sa.ColumnElement[bool] = column.like(pattern.translate(_LIKE), escape="\\")
     return like
 
 

@@ -280,7 +280,11 @@ def find_regressions(database: Database, which: Filter, settings: Settings | Non
       HistoryError: the database fails.
     """
     settings = settings or Settings()
-    window = load(database, attrs.evolve(which, since=None), window=settings.window)
+    whole = load(database, attrs.evolve(which, since=None), window=settings.window)
+    absences = findings.absences(whole)
+    # Retired cases raise no alarm, whatever their last nights were.
+    kept = {s: n for s, n in whole.nights.items() if len(absences[s]) < settings.window}
+    window = attrs.evolve(whole, nights=kept)
     floors = noise_floors(window)
     trends = metric_trends(window)
     candidates = [rise for trend in trends for rise in trend.rises(settings.thresholds)]
@@ -290,14 +294,14 @@ def find_regressions(database: Database, which: Filter, settings: Settings | Non
     if settings.count_unchanged:
         counted = [attrs.evolve(finding, withheld="") for finding in counted]
     counted += findings.turned(window)
-    counted += findings.missing(window, most_runs=settings.window)
+    counted += findings.missing(window, absences)
     if which.since is not None:
         counted = [finding for finding in counted if finding.first_bad.time >= which.since]
     latency = trends[METRICS.index("latency_ms")]
     return Report(
         findings=sorted(counted, key=_order),
-        added=findings.added(window),
-        series=len(window.nights),
+        added=findings.added(whole),
+        series=len(whole.nights),
         judged=judged,
         short=len(window.nights) - len(latency.series),
         floor={
@@ -348,7 +352,5 @@ def _unchanged(good: Occurrence, bad: Occurrence) -> str:
 
 
 def _order(finding: Finding) -> tuple[bool, int, float, str]:
-    kinds = list(Kind)
-    first = {Kind.STATUS: 0, Kind.STEP: 1, Kind.MISSING: 2}
-    assert len(first) == len(kinds)
-    return (bool(finding.withheld), first[finding.kind], -(finding.ratio or 0.0), finding.name)
+    first = (Kind.STATUS, Kind.STEP, Kind.MISSING).index(finding.kind)
+    return (bool(finding.withheld), first, -(finding.ratio or 0.0), finding.name)

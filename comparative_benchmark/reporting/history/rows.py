@@ -402,6 +402,8 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
     compiler, machine = result.compiler or "", result.machine
     if machine is None and not result.identity:
         machine = str(result.host.get("cpu_model") or result.host.get("hostname") or "")
+    # Another quantity is another trend.
+    compiled = result.identity and result.extra.get("stop_reason") == "compile_only"
     return Row(
         workload=result.workload_label or result.workload or result.case,
         workload_digest=result.workload_digest or "",
@@ -412,7 +414,7 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
         batch_size=result.batch_size,
         backend=result.backend or result.origin,
         compiler=compiler.removesuffix("".join(f"+{option}" for option in result.options)),
-        options=result.options,
+        options=(*result.options, *(["compile-only"] if compiled else [])),
         environment=result.environment or "",
         device=result.device or "",
         machine=machine or "",
@@ -429,8 +431,8 @@ def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
         latency_low_ms=result.latency_low_ms,
         latency_high_ms=result.latency_high_ms,
         processes=len(result.samples_ms) or None,
-        compile_ms=_median(result.compile_ms),
-        warm_compile_ms=_median(result.warm_compile_ms),
+        compile_ms=median(result.compile_ms),
+        warm_compile_ms=median(result.warm_compile_ms),
         host_memory_mb=result.host_memory_peak_mb,
         device_memory_mb=result.device_memory_peak_mb,
         error=result.relative_rmse,
@@ -452,7 +454,8 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _median(values: Sequence[float]) -> float | None:
+def median(values: Sequence[float]) -> float | None:
+    """Returns the median; None without values."""
     return statistics.median(values) if values else None
 
 

@@ -1,6 +1,7 @@
 """Files of other tools: their contents, and refusals with file and line."""
 
 import copy
+import datetime
 import json
 
 import pytest
@@ -15,7 +16,7 @@ from comparative_benchmark.reporting.formats.interface import (
     read_source,
 )
 from comparative_benchmark.reporting.history.database import rows_of
-from comparative_benchmark.reporting.history.rows import Contents, FormatError
+from comparative_benchmark.reporting.history.rows import Contents, FormatError, row_of
 
 BASE = "model=resnet50, test=eval, device=cuda, bs=32, extra_args=['--inductor', 'a, b'], metric="
 TORCHBENCH = {
@@ -168,6 +169,25 @@ def test_torchbench_metrics_by_configuration():
     assert results["test_bench/v3_score"].metrics == {"v3_score": 1000.5}
 
 
+def test_training_and_other_gpus_are_other_cases():
+    names = [
+        f"model=a, test={test}, device=cpu, bs=1, extra_args=[], metric=latencies"
+        for test in ("eval", "train")
+    ]
+    document = {**TORCHBENCH, "metrics": dict.fromkeys(names, 1.0)}
+    found = importer("auto")(Source("a.json", json.dumps(document).encode())).results
+    assert [result.case for result in found] == ["test_bench/a", "test_bench/a/train"]
+    lines = []
+    for mode, arch in (("inference", "A100"), ("training", "A100"), ("inference", "H100")):
+        [line] = copy.deepcopy(records(("abs_latency", [1.0], {})))
+        line["benchmark"]["mode"] = mode
+        line["benchmark"]["extra_info"]["arch"] = arch
+        lines.append(line | {"runners": []})
+    found = importer("auto")(Source("a.json", json.dumps(lines).encode())).results
+    rows = [row_of(result, time=datetime.datetime.now(datetime.UTC)) for result in found]
+    assert len({row.series for row in rows}) == 3
+
+
 @pytest.mark.parametrize("batch", ["\u00b2", "9" * 5000])
 def test_a_batch_size_that_is_no_count_is_left_out(batch):
     name = f"model=a, test=eval, device=cpu, bs={batch}, extra_args=[], metric=latencies"
@@ -245,11 +265,16 @@ def test_google_benchmark_repetitions_and_errors():
 def test_google_benchmark_with_aggregates_only_gives_the_median():
     aggregates = [
         {"name": f"B_{name}", "run_name": "B", "run_type": "aggregate", "aggregate_name": name,
-         "real_time": time, "cpu_time": 0.0, "time_unit": "s"}
+         "real_time": time, "cpu_time": 0.0, "time_unit": "s", "items_per_second": 10 * time}
         for name, time in (("mean", 3.0), ("median", 2.0), ("stddev", 0.1))
     ]  # fmt: skip
-    [result] = importer("google-benchmark")(source({**GOOGLE, "benchmarks": aggregates})).results
-    assert result.latency_ms == 2000.0
+    complexity = {**aggregates[0], "name": "B_BigO", "run_name": "B", "aggregate_name": "BigO"}
+    complexity |= {"run_name": "All", "cpu_coefficient": 1.0, "big_o": "N"}
+    document = {**GOOGLE, "benchmarks": [*aggregates, complexity]}
+    imported = importer("google-benchmark")(source(document))
+    [result] = imported.results
+    assert not imported.refused
+    assert (result.latency_ms, result.metrics["items_per_second"]) == (2000.0, 20.0)
 
 
 def test_results_of_the_openxla_suite():

@@ -109,6 +109,10 @@ def test_a_compile_only_result_has_no_latency(tmp_path):
     made["metrics"]["framework_level"]["stop_reason"] = "compile_only"
     (row,) = read(tmp_path, results(made))
     assert (row.latency_ms, row.compile_ms) == (None, 95.0)
+    # Nor is it a point of the latency's trend.
+    (full,) = read(tmp_path, results(full_record()))
+    assert row.series != full.series
+    assert row.competitor == f"{full.competitor}+compile-only"
 
 
 def test_identity_is_that_of_the_record(tmp_path):

@@ -249,6 +249,25 @@ def test_a_case_that_a_whole_window_did_without_has_been_retired(looked):
     assert looked(rows, settings=Settings(window=20)).findings == []
 
 
+@pytest.mark.parametrize("last", [{"status": "failed", **GONE}, {"latency_ms": 1.5}])
+def test_a_retired_case_raises_no_alarm_for_its_last_nights(looked, last):
+    def plant(case, number):
+        return None if case == 2 and number > 9 else last if case == 2 and number > 5 else {}
+
+    rows = noisy_nights(4, plant=plant)
+    assert looked(rows, settings=Settings(window=40)).counted
+    report = looked(rows, settings=Settings(window=20))
+    assert (report.findings, report.series) == ([], 4)
+
+
+def test_the_regression_file_has_all_findings_of_one_case(looked):
+    rows = noisy_nights(0, cases=1, plant=planted(case=0, latency_ms=1.5))
+    more = [msgspec.structs.replace(item, threads=8, identity=f"8 {item.time}") for item in rows]
+    counted = looked(rows + more).counted
+    assert len(counted) == 2
+    assert len(output.findings_document(counted, name="nightly")["details"]) == 2
+
+
 def test_rows_without_runs_are_missing_only_after_two_nights(looked):
     rows = [msgspec.structs.replace(item, run_id="") for item in noisy_nights(4, cases=2)]
 
