@@ -112,9 +112,9 @@ def plan_run(
         competitors = _competitors(request, device)
     except UnusableEnvironmentError as error:
         raise UsageError(f"--env {error}") from error
-    baseline = _baseline(request, competitors)
     chosen = selection or selected(request)
     plan = runner.plan(chosen.cases, competitors, device)
+    baseline = _baseline(request, competitors, plan.idle)
     settings = attrs.evolve(
         _settings(request, device, baseline),
         share_workers=chosen.share_workers or request.share_workers,
@@ -283,11 +283,13 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
     return save
 
 
-def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
+def _baseline(
+    request: RunRequest, competitors: Sequence[Competitor], idle: Sequence[Competitor]
+) -> str | None:
     """Returns the baseline of ratios: the requested one, or eager, or the first competitor.
 
     Without a request, fixed counts have no baseline, because one process each supports no
-    verdict, and only installed competitors are considered.
+    verdict, and only installed competitors that support a selected case are considered.
     """
     names = [str(competitor) for competitor in competitors]
     baseline: str | None = request.baseline and _competitor(request.baseline, names)
@@ -295,7 +297,7 @@ def _baseline(request: RunRequest, competitors: list[Competitor]) -> str | None:
         choices = ", ".join(names)
         raise UsageError(f"--baseline {baseline!r} is not among the competitors: {choices}")
     raced = isinstance(sampling(request), SamplingRule)
-    installed = [str(competitor) for competitor in competitors if competitor.is_installed]
+    installed = [str(one) for one in competitors if one.is_installed and one not in idle]
     if baseline or len(installed) < 2 or not raced:
         return baseline
     return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]

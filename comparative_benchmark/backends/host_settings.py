@@ -57,18 +57,25 @@ def free_bytes() -> int:
 def container_free_bytes(root: Path = Path("/")) -> int | None:
     """Returns the available memory of the container; None without a limit or cgroups version 2.
 
-    The kernel counts the page cache as used, but frees it when memory is needed.
+    This is the smallest of the process's control group and the enclosing ones. The kernel counts
+    the page cache as used, but frees it when memory is needed.
 
     Args:
-      root: directory that contains `sys`.
+      root: directory that contains `proc` and `sys`.
     """
-    group = root / "sys/fs/cgroup"
-    with contextlib.suppress(OSError, ValueError):
-        limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
-        rows = map(str.split, (group / "memory.stat").read_text().splitlines())
-        cached = sum(int(size) for name, size in rows if name in _PAGE_CACHE)
-        return limit - used + cached
-    return None
+    own = Path()
+    with contextlib.suppress(OSError):
+        lines = (root / "proc/self/cgroup").read_text().splitlines()
+        own = next((Path(line[3:].lstrip("/")) for line in lines if line.startswith("0::")), own)
+    free = []
+    for relative in (own, *own.parents):
+        group = root / "sys/fs/cgroup" / relative
+        with contextlib.suppress(OSError, ValueError):
+            sizes = [int((group / f"memory.{name}").read_text()) for name in ("max", "current")]
+            rows = map(str.split, (group / "memory.stat").read_text().splitlines())
+            cached = sum(int(size) for name, size in rows if name in _PAGE_CACHE)
+            free.append(sizes[0] - sizes[1] + cached)
+    return min(free, default=None)
 
 
 # Users override NVIDIA's libraries with it, whatever a program requests: 1 allows TF32, 0 forbids

@@ -75,27 +75,30 @@ def _shared_workload(
     )
 
 
+def _described(case: BenchmarkCase) -> tuple[Architecture, Parameters] | None:
+    """Returns a case's architecture and complete parameters; None without an architecture."""
+    if (name := case.model.model_impl.architecture) is None:
+        return None
+    architecture = architectures.get(name)
+    return architecture, architecture.complete(case.model.model_parameters)
+
+
 def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
     """Returns the spec of the tokens that a case generates, i32[batch, new]; None without any.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
     """
-    if case.model.model_impl.architecture is None:
-        return None
-    architecture = architectures.get(case.model.model_impl.architecture)
-    parameters = architecture.complete(case.model.model_parameters)
-    if not architecture.generates(parameters):
-        return None
-    return architecture.output_specs(parameters)[TOKENS]
+    found = _described(case)
+    return (
+        found[0].output_specs(found[1])[TOKENS] if found and found[0].generates(found[1]) else None
+    )
 
 
 def has_weights(case: BenchmarkCase) -> bool:
     """Returns whether a case has any weights; True if unknown."""
-    if case.model.model_impl.architecture is None:
-        return True
-    architecture = architectures.get(case.model.model_impl.architecture)
-    return architecture.has_weights(architecture.complete(case.model.model_parameters))
+    found = _described(case)
+    return found is None or found[0].has_weights(found[1])
 
 
 def trains(case: BenchmarkCase) -> bool:
@@ -104,10 +107,8 @@ def trains(case: BenchmarkCase) -> bool:
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
     """
-    if case.model.model_impl.architecture is None:
-        return False
-    architecture = architectures.get(case.model.model_impl.architecture)
-    return architecture.trains(architecture.complete(case.model.model_parameters))
+    found = _described(case)
+    return found is not None and found[0].trains(found[1])
 
 
 def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
@@ -116,10 +117,8 @@ def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
     """
-    if case.model.model_impl.architecture is None:
-        return _user_training(case.model.model_parameters)
-    architecture = architectures.get(case.model.model_impl.architecture)
-    return architecture.training(architecture.complete(case.model.model_parameters))
+    found = _described(case)
+    return found[0].training(found[1]) if found else _user_training(case.model.model_parameters)
 
 
 def _user_training(parameters: Parameters) -> Mapping[str, Any] | None:

@@ -79,7 +79,7 @@ def generate(options: argparse.Namespace) -> int:
         raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
     root = options.output.absolute()
     if not cases:
-        screen.say(_no_match(options.name, every))
+        screen.say(_no_match(options, every))
         return EXIT_MISSING
     meant, cases = cases, _left(cases, root, resume=options.resume)
     types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
@@ -153,7 +153,10 @@ def _date() -> str:
     return now.isoformat(timespec="seconds")
 
 
-def _no_match(name: str | None, every: Sequence[BenchmarkCase]) -> str:
+def _no_match(options: argparse.Namespace, every: Sequence[BenchmarkCase]) -> str:
+    name = options.name
+    if options.framework and selection.cases(every, name=name, of=None):
+        return f"no selected model has an implementation in {options.framework}"
     names = list(dict.fromkeys(case.model.name for case in every))
     letters = re.sub(r"[^A-Za-z0-9_-]", "", name or "")
     nearest = difflib.get_close_matches(letters, names, n=3, cutoff=0.3)
@@ -461,9 +464,9 @@ def gc(options: argparse.Namespace) -> int:
         locked = [lock.manifest_sha256 for lock in manifests.read_lock_files().values()]
         views = set(cache.views_besides(locked))
         dropped = [model for model in inventory.models(cache) if model.view in views]
-    word = "would be removed" if options.dry_run else "removed"
+    would = "would be " if options.dry_run else ""
     for model in dropped:
-        screen.print(f"{word}  {model.model}  {model.manifest_sha256[:16]} (not locked)")
+        screen.print(f"{would}removed  {model.model}  {model.manifest_sha256[:16]} (not locked)")
     if options.dry_run:
         freed = [cache.collectable(), _freed_by(cache, dropped)]
     else:
@@ -474,7 +477,6 @@ def gc(options: argparse.Namespace) -> int:
     total = Usage(
         files=sum(part.files for part in freed), size_bytes=sum(part.size_bytes for part in freed)
     )
-    would = "would be " if options.dry_run else ""
     screen.print(f"objects: {total.files}, {human_bytes(total.size_bytes)} {would}freed")
     return EXIT_OK
 

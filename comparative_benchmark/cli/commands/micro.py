@@ -3,6 +3,7 @@
 import argparse
 import json
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -38,7 +39,7 @@ ALL = "all"
 _SPENT_S = 1e-3
 # Options that conflict with --config or --from-model, which already set their values.
 _DEFINED_BY: Mapping[str, Sequence[str]] = {
-    "config": ("backend", "shapes", "dtype", "min_power"),
+    "config": ("env", "backend", "shapes", "dtype", "min_power"),
     "from_model": ("shapes", "dtype", "min_power", "max_power"),
 }
 
@@ -178,7 +179,7 @@ def _refuse_defined(options: argparse.Namespace, source: str) -> None:
     for name in _DEFINED_BY[source]:
         if getattr(options, name) is not None:
             spelt, by = (f"--{text.replace('_', '-')}" for text in (name, source))
-            raise UsageError(f"{by} and {spelt} cannot be combined; {by} already sets this value")
+            raise UsageError(f"{by} and {spelt} cannot be combined; omit one of them")
 
 
 def _race(
@@ -219,25 +220,29 @@ def _run_guide(options: argparse.Namespace) -> int:
     """Runs a file from torchao's guide, and writes the guide's tables next to the results."""
     config = read(options.config, highest=options.max_power)
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
+    if csv_file == options.output:
+        raise UsageError(f"-o {csv_file} is the name of the table; choose another, e.g. FILE.json")
     for path in (csv_file, json_file):
         check_place(path, "table")
     device, profile, codes, tables = options.device, options.profile, [], []
     picture, budget_s, started = options.plot, options.budget, time.monotonic()
-    for model in config.models:
+    for number, model in enumerate(config.models, 1):
         if budget_s is not None:
             options.budget = max(_SPENT_S, budget_s - (time.monotonic() - started))
         options.device = device or model.device
         options.profile = profile or model.profiler or model.memory_profiler
         options.backend = tuple(guide.competitors(config, model))
         if picture is not None and len(config.models) > 1:
-            options.plot = picture.with_stem(f"{picture.stem}-{model.name}")
+            options.plot = picture.with_stem(f"{picture.stem}-{number}")
         code, results = _race(options, guide.cases_of(model))
         codes.append(code)
         tables.append(guide.Table(config, guide.rows(config, model), results))
+    if options.dry_run:
+        return EXIT_OK
     lines = [line for table in tables for line in table.lines()]
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
-    print(f"torchao tables: {csv_file}, {json_file}")
+    print(f"torchao tables: {csv_file}, {json_file}", file=sys.stderr)
     # Recipes that torchao does not support here are rows with a reason, not failures.
     worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)
     return next((code for code in worst_first if code in codes), EXIT_OK)

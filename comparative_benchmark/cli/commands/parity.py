@@ -119,7 +119,10 @@ def _run(
             device=device,
         )
     if options.json:
-        print(json.dumps([_as_plain(result) for result in results], indent=2))
+        shown = [attrs.evolve(r, expected=expected.get(r.key, msgspec.UNSET)) for r in results]
+        print(json.dumps([_as_plain(result) for result in shown], indent=2))
+        for complaint in judgement.complaints():
+            screen.say(f"expected failures: {complaint}", style="red")
     else:
         screen.show(results, expected, judgement.complaints(), drifts, options.suite)
     if options.output:
@@ -157,7 +160,7 @@ def _drifts(
     for label, row in rows.items():
         frameworks = [f for f in row.cases if f.value in suspects.get(label, ())]
         if options.drift and not frameworks:
-            frameworks = [f for f in row.cases if f.value in RECORDERS][1:]
+            frameworks = [f for f in row.cases if f.value in RECORDERS][0 if row.others else 1 :]
         if frameworks:
             asked.append((row, frameworks))
     artifacts = {
@@ -183,7 +186,11 @@ def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> l
         raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
     frameworks = _frameworks(options.framework, every)
     rows = [
-        attrs.evolve(row, cases={f: case for f, case in row.cases.items() if f in frameworks})
+        attrs.evolve(
+            row,
+            cases={f: case for f, case in row.cases.items() if f in frameworks},
+            others={**row.others, **{f: c for f, c in row.cases.items() if f not in frameworks}},
+        )
         for row in grid.rows(selected, every)
     ]
     rows = [row for row in rows if row.cases]

@@ -23,12 +23,8 @@ def damaged_files() -> tuple[int, list[Path]]:
 
     An unreadable manifest counts as damaged itself; its files are not checked.
     """
-    checked, damaged = 0, []
-    for path, facts in _described():
-        checked += 1
-        if not _matches(path, facts):
-            damaged.append(path)
-    return checked, damaged
+    described = list(_described())
+    return len(described), [path for path, facts in described if not _matches(path, facts)]
 
 
 def _described() -> Iterator[tuple[Path, Mapping[str, Any] | None]]:

@@ -223,7 +223,7 @@ KINDS: tuple[Kind, ...] = (
     _tflite("tflite_int8", "int8", "int8"),
 )
 
-_NAMES = {kind.name for kind in KINDS}
+_BY_NAME = {kind.name: kind for kind in KINDS}
 
 _NO_STABLEHLO = (
     "PyTorch cannot export to XLA's formats by itself, and torch-mlir, torchax and torch_xla are "
@@ -255,11 +255,9 @@ def find(name: str) -> Kind:
     Raises:
       UnknownKindError: it does not exist.
     """
-    for kind in KINDS:
-        if kind.name == name:
-            return kind
-    known = ", ".join(kind.name for kind in KINDS)
-    raise UnknownKindError(f"unknown artifact type {name!r}; choices are {known}")
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    raise UnknownKindError(f"unknown artifact type {name!r}; choices are {', '.join(_BY_NAME)}")
 
 
 def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[str, str]]:
@@ -282,12 +280,11 @@ def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[
     refused = {} if names else without
     making = set()
     for name in names:
-        kind = None if name in without or name in routeless - _NAMES else find(name)
+        kind = None if name in without or name in routeless - _BY_NAME.keys() else find(name)
         if kind is not None and framework in kind.modules:
             making.add(name)
         else:
-            why = f"no exporter from {framework.value} to {name}"
-            refused[name] = without.get(name, why)
+            refused[name] = without.get(name, f"no exporter from {framework.value} to {name}")
     if not names:
         making = {kind.name for kind in KINDS if _is_usual(kind, model, framework)}
     making |= {name for kind in KINDS if kind.name in making for name in kind.companions}

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
+
 from comparative_benchmark.analysis.machine import conditions
 from comparative_benchmark.analysis.machine.other_processes import OBSERVED_S, Observed, observe
 from comparative_benchmark.backends.host_settings import container_free_bytes
@@ -25,14 +27,16 @@ def virtualisation(system: System) -> Finding:
     flags = (system.read("/proc/cpuinfo") or "").split()
     board = [f"/sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")]
     named = " ".join(text for path in board if (text := system.read(path)))
-    machine = "virtual machine" if "hypervisor" in flags else "no hypervisor flag"
+    # Arm's kernels list features instead of flags, and do not tell.
+    known = "no hypervisor flag" if "flags" in flags else "unknown"
+    machine = "virtual machine" if "hypervisor" in flags else known
     marks = [path for path in ("/.dockerenv", "/run/.containerenv") if system.exists(path)]
     groups = system.read("/proc/1/cgroup") or ""
     marks += [word for word in ("docker", "kubepods", "lxc", "containerd") if word in groups]
     container = f"container ({', '.join(marks)})" if marks else "no container detected"
     return Finding(
         name="virtualisation",
-        status="unknown" if not flags else "warning" if "hypervisor" in flags else "ok",
+        status="warning" if "hypervisor" in flags else "ok" if "flags" in flags else "unknown",
         value=f"{machine}{f' ({named})' if named else ''}; {container}",
         cost="the host's clock, hyper-threads and other guests are not visible: rely on "
         "interleaved rounds and `steal`, not on absolute times",
@@ -228,10 +232,8 @@ def measure_timer(readings: int = 20_000) -> tuple[int, float]:
     """Returns the smallest step and the cost of a reading of `time.perf_counter_ns`, in ns."""
     clock = time.perf_counter_ns
     values = [clock() for _ in range(readings)]
-    steps = [later - earlier for earlier, later in itertools.pairwise(values)]
-    return min((step for step in steps if step > 0), default=0), (values[-1] - values[0]) / (
-        readings - 1
-    )
+    steps = (later - earlier for earlier, later in itertools.pairwise(values))
+    return min(filter(None, steps), default=0), (values[-1] - values[0]) / (readings - 1)
 
 
 def aslr(system: System) -> Finding:
@@ -281,8 +283,9 @@ def memory(system: System) -> Finding:
     verify = "awk '/^MemAvailable/ {printf \"%.1f GiB\\n\", $2 / 2^20}' /proc/meminfo"
     if room is not None:
         value += " (the container's limit)" if available == room else ""
-        verify += "; cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current; "
-        verify += "grep active_file /sys/fs/cgroup/memory.stat  # bytes; the last two are free"
+        verify += "; cd /sys/fs/cgroup/$(sed -n 's/^0:://p' /proc/self/cgroup); "
+        verify += "cat memory.max memory.current; "
+        verify += "grep active_file memory.stat  # bytes; the last two are free"
     return Finding(
         name="memory",
         status="unknown" if available is None else "warning" if low else "ok",
@@ -377,8 +380,9 @@ def foreign_processes(observed: Observed) -> Finding:
         status = "problem"
     elif rows:  # on other CPUs
         status = "warning"
-    # Process 1 is the ancestor of all others, and the kernel does not allow stopping it.
-    pids = " ".join(str(pid) for pid, _, _ in observed.busiest if pid != 1)
+    # A stopped ancestor, e.g. the terminal, would stop us too; process 1 cannot be stopped.
+    spared = {1, *(parent.pid for parent in psutil.Process().parents())}
+    pids = " ".join(str(pid) for pid, _, _ in observed.busiest if pid not in spared)
     top = "top -b -d 1 -n 2 -w 120 | grep -A 5 'PID' | tail -n 6"
     ps = "ps -eo pid,pcpu,comm --sort=-pcpu | head -n 6"
     return Finding(

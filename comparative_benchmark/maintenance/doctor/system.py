@@ -80,10 +80,8 @@ class System:
 
     def of_cpus(self, pattern: str) -> list[str]:
         """Returns the files of our CPUs that match, e.g. `topology/thread_siblings_list`."""
-        paths: list[str] = []
-        for cpu in self.cpus:
-            paths += self.matching(f"{CPU_DIRECTORY}/cpu{cpu}/{pattern}")
-        return paths
+        patterns = (f"{CPU_DIRECTORY}/cpu{cpu}/{pattern}" for cpu in self.cpus)
+        return [path for each in patterns for path in self.matching(each)]
 
     def shell_of_cpus(self, pattern: str) -> str:
         """Returns the same files as a shell pattern."""

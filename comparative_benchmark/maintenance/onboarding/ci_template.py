@@ -84,7 +84,7 @@ def requirement(extras: str) -> str:
       UsageError: this revision is only available on this machine.
     """
     pinned = installation.requirement(extras)
-    if pinned is None or "@ git+" not in pinned:
+    if pinned is None or "@ git+https://" not in pinned:
         raise UsageError(
             "the suite is not on a package index yet, and this copy has no public Git origin; "
             f"choose a revision with --install '{installation.PACKAGE}[{extras}] @ "
@@ -131,7 +131,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
 
 
 def _inside(path: Path, root: Path) -> str:
-    path = path.parent.resolve() / path.name
+    path = path.resolve() if path.name == ".." else path.parent.resolve() / path.name
     if not path.is_relative_to(root.resolve()):
         raise UsageError(f"{path} is outside {root}: a workflow can use only files in the checkout")
     return os.path.relpath(path, root.resolve())

@@ -207,7 +207,7 @@ def _checkout(given: Path | None) -> Path:
       UsageError: no checkout was found.
     """
     if given is not None:
-        candidates = [given.absolute()]
+        candidates = [given.resolve()]
     else:
         here = Path.cwd()
         candidates = [here, *here.parents, Path(str(openxla.benchmark.__file__)).parents[3]]

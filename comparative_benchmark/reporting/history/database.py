@@ -246,22 +246,20 @@ class Database:
                 return
         try:
             # SQLite has no lock that survives schema changes.
-            lock = FileLock(f"{self._file}.lock") if self._file else None
-            if lock:
-                lock.acquire(timeout=_WAIT_S)
-            try:
+            with (
+                FileLock(f"{self._file}.lock", timeout=_WAIT_S)
+                if self._file
+                else contextlib.nullcontext()
+            ):
                 self._write_ahead()
                 with self.writing() as connection:
-                    if lock is None:
+                    if not self._file:
                         connection.execute(
                             sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK}
                         )
                     # Another process may have been faster.
                     if (revision := _revision(connection, self)) != HEAD:
                         upgrade(connection, revision)
-            finally:
-                if lock:
-                    lock.release()
         except LockTimeout as error:
             raise HistoryError(
                 f"{self}: another process has been migrating it for {_WAIT_S} s; try again"

@@ -146,13 +146,10 @@ class _Reader:
         sparse = fields.get("sparsity_config_recipe_names")
         models = [self._model(entry) for entry in entries]
         mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
-        if mode == TRAINING and any(model.case for model, _ in models):
-            self._fail(fields["benchmark_mode"], "whole models support only the mode 'inference'")
-        if mode == TRAINING and any(model.own for model, _ in models):
-            self._fail(
-                fields["benchmark_mode"],
-                "create_model_and_input_data() models support only the mode 'inference'",
-            )
+        kinds = {"whole models": any(model.case for model, _ in models)}
+        kinds["create_model_and_input_data() models"] = any(model.own for model, _ in models)
+        for kind in [name for name, present in kinds.items() if present and mode == TRAINING]:
+            self._fail(fields["benchmark_mode"], f"{kind} support only the mode 'inference'")
         return Config(
             mode=mode,
             # The baseline is always measured, because the others are compared with it.
@@ -325,15 +322,15 @@ class _Reader:
         names = []
         for item in node.value:
             name = self._text(item, BASELINE)
-            name = _SHORT.get(name, name)
-            if name not in (BASELINE, "None", "null", ""):
+            name = BASELINE if name in ("None", "null", "") else _SHORT.get(name, name)
+            if name != BASELINE:
                 try:
                     recipes.parse(name)
                 except recipes.RecipeError as error:
                     if refusal := accept_from_guide(name):
                         hint = f"{refusal.clause}{guide_functions.RECIPE_HINT}"
                         self._fail(item, f"{error}; {hint}")
-            names.append(name if name not in ("None", "null", "") else BASELINE)
+            names.append(name)
         return names
 
     def _text(self, node: yaml.Node | None, default: str) -> str:

@@ -184,19 +184,21 @@ class Products:
         return self.cases[0].data_type or "fp32"
 
 
-def products_of(name: str, suites: Sequence[str] = ()) -> Products:
+def products_of(name: str) -> Products:
     """Returns the matrix products of the workload of a PyTorch case.
 
     Args:
       name: regular expression for the whole name of the case.
-      suites: modules with additional cases.
 
     Raises:
       UsageError: the name does not match exactly one workload with a PyTorch case, or its products
         cannot be counted.
     """
-    every = catalog.all_benchmarks(suites)
-    chosen = catalog.select(every, name=name)
+    every = catalog.all_benchmarks()
+    try:
+        chosen = catalog.select(every, name=name)
+    except re.error as error:
+        raise UsageError(f"--from-model {name!r} is no regular expression: {error}") from error
     digests = {workload_of(case).digest for case in chosen}
     if len(digests) != 1:
         raise UsageError(f"--from-model {name!r} matches {len(digests)} workloads; expected one")

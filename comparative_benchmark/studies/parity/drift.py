@@ -152,6 +152,15 @@ def difference(reference: Array, candidate: Array) -> float | None:
 
 
 def _largest(reference: Array, candidate: Array) -> float:
+    if reference.dtype.kind == "c":
+        reference, candidate = (np.stack([x.real, x.imag]) for x in (reference, candidate))
+    finite = np.isfinite(reference)
+    # Infinities and NaN may be meant, e.g. in masked logits.
+    if not np.array_equal(reference[~finite], candidate[~finite], equal_nan=True):
+        return float("inf")
+    if not finite.any():
+        return 0.0
+    reference, candidate = reference[finite], candidate[finite]
     with np.errstate(over="ignore", invalid="ignore"):
         scale = float(np.sqrt(np.mean(np.square(reference, dtype=np.float64))))
         off = np.abs(candidate.astype(np.float64) - reference.astype(np.float64))

@@ -5,6 +5,7 @@ table, so cells contain numbers of footnotes.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
@@ -80,9 +81,7 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
     left_out: dict[tuple[str, str], dict[str, CellResult]] = {}
     for heading, by_label in sorted(columns.items()):
         same = {(item.status, item.reason) for item in by_label.values()}
-        empty = len(same) == 1 and all(
-            item.status is Status.UNSUPPORTED for item in by_label.values()
-        )
+        empty = len(same) == 1 and next(iter(same))[0] is Status.UNSUPPORTED
         (left_out if empty else shown)[heading] = by_label
     texts = {
         heading: {label: _cell(item, expected, footnotes) for label, item in by_label.items()}
@@ -102,10 +101,8 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
 
 def counts(results: Iterable[CellResult], expected: Mapping[CellKey, str]) -> dict[str, int]:
     """Returns the number of cells by status; `ok` first, then by frequency."""
-    counts: dict[str, int] = {"ok": 0}
-    for result in results:
-        status = shown_status(result, expected)
-        counts[status] = counts.get(status, 0) + 1
+    counts = Counter(ok=0)
+    counts.update(shown_status(result, expected) for result in results)
     return dict(sorted(counts.items(), key=lambda item: (item[0] != "ok", -item[1], item[0])))
 
 

@@ -24,7 +24,7 @@ from comparative_benchmark.engine.checks import OutputChecks, note_end
 from comparative_benchmark.engine.messages import Timeline
 from comparative_benchmark.engine.participant import Participant
 from comparative_benchmark.engine.preparation import Preparation
-from comparative_benchmark.engine.session import Hidden, InProcessSession, Session, SessionEnded
+from comparative_benchmark.engine.session import Hidden, InProcessSession, Session
 from comparative_benchmark.engine.session_pool import SessionPool
 from comparative_benchmark.engine.settings import ProcessPlan, RunSettings
 from comparative_benchmark.engine.trial import Competitor, Trial
@@ -59,8 +59,6 @@ class Lane:
     def __init__(self, settings: RunSettings, preparation: Preparation, folder: Path) -> None:
         self._settings = settings
         self._preparation = preparation
-        self._artifacts: Mapping[str, WorkloadArtifacts] = preparation.artifacts
-        self._failures: Mapping[str, SessionEnded] = preparation.failures
         folder.mkdir()
         self._pool = SessionPool(
             folder=folder, log_dir=settings.log_dir, label=folder.name, hidden=Hidden.of()
@@ -69,10 +67,10 @@ class Lane:
     def run(self, cell: Cell, trial: Trial) -> CellResult | None:
         """Returns the result of a cell; None if the lane was stopped."""
         started = time.monotonic()
-        artifacts = self._artifacts.get(trial.workload.digest)
+        artifacts = self._preparation.artifacts.get(trial.workload.digest)
         if artifacts is None:
             record = ProcessRecord()
-            note_end(record, self._failures[trial.case.name])
+            note_end(record, self._preparation.failures[trial.case.name])
             return result_of(cell, trial, record, time.monotonic() - started)
         trial = attrs.evolve(trial, noise=self._preparation.noise_of(trial))
         name = re.sub(r"[^\w.+-]+", "-", str(cell.column)) + trial.case.model.own_process_suffix

@@ -287,11 +287,8 @@ def _checked_version(name: str, version: object) -> Version:
 
 def version_in(versions: Mapping[str, str], name: str) -> str | None:
     """Returns the version of a package, ignoring differences in the spelling of its name."""
-    wanted = name.lower().replace("_", "-")
-    for known, version in versions.items():
-        if known.lower().replace("_", "-") == wanted:
-            return version
-    return None
+    wanted = canonicalize_name(name)
+    return next((v for k, v in versions.items() if canonicalize_name(k) == wanted), None)
 
 
 def shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
@@ -493,10 +490,8 @@ def _publication(source: ArtifactSource | ProgramSource) -> str:
 
 def _run_text(status: str, exported: Exported, check: str | None) -> str:
     """Returns the section about running the program."""
-    fields = {
-        "due": _DUE.get(status, "Expect the recorded outcome."),
-        "commands": _commands_text(exported),
-    }
+    due = _DUE.get(status, "Expect the recorded outcome.")
+    fields = {"due": due, "commands": _commands_text(exported)}
     text = filled(TEMPLATES / "readme_run.md.txt", fields)
     if check:
         text += f"Output of a run on the exporting machine:\n\n```\n{check}\n```\n\n"

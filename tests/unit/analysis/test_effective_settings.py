@@ -128,5 +128,14 @@ def test_the_page_cache_of_a_container_is_free_memory(tmp_path, monkeypatch, fil
     for name, text in zip(("max", "current", "stat"), files, strict=False):
         (group / f"memory.{name}").write_text(f"{text}\n")
     assert host_settings.container_free_bytes(tmp_path) == free
+    # In a nested group, without files of its own.
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/system.slice/job.scope\n")
+    assert host_settings.container_free_bytes(tmp_path) == free
+    inner = group / "system.slice/job.scope"
+    inner.mkdir(parents=True)
+    for name, text in (("max", "90"), ("current", "40"), ("stat", "active_file 10")):
+        (inner / f"memory.{name}").write_text(f"{text}\n")
+    assert host_settings.container_free_bytes(tmp_path) == 60
     monkeypatch.setattr(host_settings, "container_free_bytes", lambda: free)
     assert (host_settings.free_bytes() == free) is (free is not None)

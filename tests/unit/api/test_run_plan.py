@@ -49,3 +49,11 @@ def test_a_quick_run_has_fixed_counts():
 def test_a_quick_run_excludes_other_counts(words):
     with pytest.raises(UsageError, match="--quick cannot be combined with"):
         sampling(request_from(parse(["run", "-name", CASE, "--quick", *words])))
+
+
+def test_the_default_baseline_supports_a_selected_case(tmp_path):
+    words = ["run", "-name", CASE.replace("_PT_", "_JAX_"), "-o", str(tmp_path / "r.json")]
+    request = request_from(parse([*words, "--backend", "eager,jax_xla,iree"]))
+    found = plan_run(request, lambda _: None)
+    assert found.baseline == str(found.trials[0].competitor) == "jax_xla:xla"
+    assert planned(tmp_path, "--backend", "onnxruntime,eager").baseline == "pt_inductor:eager"

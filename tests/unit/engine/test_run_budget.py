@@ -254,12 +254,22 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
     path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
     options = SimpleNamespace(
         config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
-        plot=None, budget=60.0, backward=False, from_model=None, own_workers=False,
-        share_workers=False, backend=None, shapes=None, dtype=None, min_power=None,
+        plot=None, budget=60.0, backward=False, from_model=None, own_workers=False, env=None,
+        share_workers=False, backend=None, shapes=None, dtype=None, min_power=None, dry_run=False,
     )  # fmt: skip
     assert micro.sweep(options) == 4
     assert budgets == [60.0, 20.0, micro._SPENT_S]
-    assert (tmp_path / "r.csv").read_text().count("left_out") == 3
+    table = (tmp_path / "r.csv").read_text()
+    assert table.count("left_out") == 3
+    # A dry run measures nothing, so it replaces no table.
+    (tmp_path / "r.csv").write_text("measured")
+    options.dry_run, options.budget, options.backend = True, None, None
+    assert micro.sweep(options) == 0
+    assert (tmp_path / "r.csv").read_text() == "measured"
+    # Nor may a table replace the results.
+    options.output, options.backend = tmp_path / "r.csv", None
+    with pytest.raises(UsageError, match="is the name of the table"):
+        micro.sweep(options)
 
 
 def test_a_sweep_without_results_draws_no_plot(monkeypatch, tmp_path):

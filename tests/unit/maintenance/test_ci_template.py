@@ -67,7 +67,9 @@ def test_the_workflow_installs_this_revision_and_no_unregistered_name(project):
     assert suite == "suite[pt-inductor,onnxruntime] @ git+https://x@1"
 
 
-@pytest.mark.parametrize("origin", [None, "suite @ file:///tmp/suite.whl"])
+@pytest.mark.parametrize(
+    "origin", [None, "suite @ file:///tmp/suite.whl", "suite @ git+ssh://git@x/o/r@1"]
+)
 def test_a_copy_without_a_public_origin_needs_a_requirement(project, monkeypatch, capsys, origin):
     monkeypatch.setattr(installation, "requirement", lambda _: origin)
     assert main(["ci-template", "net.py"]) == 1

@@ -1,5 +1,7 @@
 """The doctor's facts of recorded machines; `test_doctor_verify` has this one."""
 
+import os
+
 import attrs
 import pytest
 
@@ -108,6 +110,7 @@ def test_a_missing_file_is_unknown(machine, check):
          "warning", "1.0 GiB of 2.0 GiB"),
         (checks.swap, {"proc/meminfo": "SwapTotal: 0 kB\nSwapFree: 0 kB\n"}, "ok", "0.0 GiB"),
         (checks.virtualisation, {"proc/cpuinfo": "flags : fpu sse2\n"}, "ok", "no hypervisor flag"),
+        (checks.virtualisation, {"proc/cpuinfo": "Features : fp asimd\n"}, "unknown", "unknown"),
         (checks.virtualisation, {"proc/cpuinfo": "flags : fpu hypervisor sse2\n",
                                  "sys/class/dmi/id/sys_vendor": "QEMU\n", ".dockerenv": ""},
          "warning", "virtual machine (QEMU); container (/.dockerenv)"),
@@ -167,6 +170,9 @@ def test_busy_processes_are_named():
         == "other processes used 50% of the usable CPU time in 1 s; cc1plus (pid 42) 98% of a CPU"
     )
     assert "kill -STOP 42;" in found.fix
+    # A stopped terminal would stop this process, too.
+    ours = tuple((pid, "terminal", 0.98) for pid in (1, os.getppid()))
+    assert checks.foreign_processes(observed(0.5, busiest=ours)).fix == ""
     elsewhere = checks.foreign_processes(observed(0.01, busiest=((42, "cc1plus", 0.98),)))
     assert elsewhere.status == "warning"
     assert checks.foreign_processes(observed(0.0)).status == "ok"

@@ -75,6 +75,12 @@ def test_nothing_meant_is_3_and_names_the_nearest(tmp_path, capsys):
     assert "BERT_TINY_FP32_PT" in printed
 
 
+def test_nothing_in_a_framework_does_not_deny_the_name(tmp_path, capsys):
+    arguments = ("-name", "BERT_TINY_FP32_PT.+", "--framework", "jax", "-o", str(tmp_path))
+    assert run(*arguments) == 3
+    assert "no selected model has an implementation in jax" in capsys.readouterr().err
+
+
 def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("-name", "TOY_NO_MODULE", "-o", str(out), *TOY, "--types", "inputs") == 1

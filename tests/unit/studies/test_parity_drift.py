@@ -110,6 +110,22 @@ def test_rows_may_be_flattened_and_other_shapes_are_not_compared():
     assert difference(rows, rows[:, :2]) is None
 
 
+def test_infinities_and_nan_that_are_meant_do_not_differ():
+    masked = np.array([1.0, -np.inf, np.nan, 2.0])
+    assert difference(masked, masked.copy()) == 0
+    assert difference(masked, np.array([1.0, np.inf, np.nan, 2.0])) == float("inf")
+    assert difference(masked, np.array([1.5, -np.inf, np.nan, 2.0])) == pytest.approx(
+        0.5 / 2.5**0.5
+    )
+    assert difference(np.full(2, np.nan), np.full(2, np.nan)) == 0
+
+
+def test_complex_numbers_are_compared():
+    waves = _rng.normal(size=(4, 4)) + 1j * _rng.normal(size=(4, 4))
+    assert difference(waves, waves.copy()) == 0
+    assert difference(waves, waves.conj()) > 0.1
+
+
 def test_constants_of_zero_are_compared_too():
     zeros = np.zeros((2, 2))
     assert difference(zeros, zeros) == 0

@@ -232,6 +232,26 @@ def test_generated_text_is_judged_as_by_the_suite(judge_text, change, data_type)
         assert not suite.passed
 
 
+@pytest.mark.parametrize("shift", [1e-1, 1e-2, 1e-3, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7])
+@pytest.mark.parametrize("data_type", ["fp32", "bf16"])
+def test_a_mean_error_of_all_logits_is_judged_as_by_the_suite(judge_text, shift, data_type):
+    def biased(outputs, truth):
+        outputs[1] = (truth[1] + shift).astype(outputs[1].dtype)
+
+    suite, problems, _ = judge_text(biased, data_type)
+    assert suite.passed == (not problems)
+
+
+@pytest.mark.parametrize("token", [-1, 10**6])
+def test_a_token_outside_the_vocabulary_is_wrong(judge_text, token):
+    def unknown(outputs, truth):
+        outputs[0][1, 2] = token
+
+    suite, problems, _ = judge_text(unknown)
+    assert not suite.passed
+    assert "is not in the vocabulary" in problems[0]
+
+
 def test_a_near_tie_may_go_either_way(judge_text):
     """Rows of this model's head are twins, between which rounding decides."""
     suite, problems, _ = judge_text(nothing, name="toy-text-twins")

@@ -6,12 +6,24 @@ Queries, keys and values are [1, heads, m, head width]; a k below 64 is one head
 import math
 from typing import Any
 
+from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.operators.definition import Argument, Operator
 
 
-def _heads(m: int, k: int) -> Argument:
+def heads_of(k: int) -> int:
+    """Returns the number of heads of attention that is k wide.
+
+    Raises:
+      DefinitionError: k is not divisible by it.
+    """
     heads = max(1, k // 64)
-    return Argument(shape=(1, heads, m, k // heads))
+    if k % heads:
+        raise DefinitionError(f"k = {k} is not divisible by the {heads} heads of attention")
+    return heads
+
+
+def _heads(m: int, k: int) -> Argument:
+    return Argument(shape=(1, heads_of(k), m, k // heads_of(k)))
 
 
 def _torch(query: Any, key: Any, value: Any) -> Any:

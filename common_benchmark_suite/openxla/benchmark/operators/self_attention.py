@@ -5,22 +5,15 @@ Heads are 64 wide; a k below 64 is one head.
 
 from typing import Any
 
-from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.operators.attention import heads_of
 from openxla.benchmark.operators.definition import Argument, Layer
 
 _PROJECTIONS = ("query", "key", "value", "output")
 
 
-def _heads(k: int) -> int:
-    heads = max(1, k // 64)
-    if k % heads:
-        raise DefinitionError(f"k = {k} is not divisible by the {heads} heads of self_attention")
-    return heads
-
-
 def _input(m: int, k: int) -> Argument:
-    _heads(k)  # raises for an invalid k before anything is built
+    heads_of(k)  # raises for an invalid k before anything is built
     return Argument(shape=(m, k))
 
 
@@ -35,7 +28,7 @@ def _torch(m: int, k: int, n: int) -> Any:
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             parts = (self.query(x), self.key(x), self.value(x))
-            heads = [part.view(m, _heads(k), -1).transpose(0, 1)[None] for part in parts]
+            heads = [part.view(m, heads_of(k), -1).transpose(0, 1)[None] for part in parts]
             y = torch.nn.functional.scaled_dot_product_attention(*heads)
             return self.output(y[0].transpose(0, 1).reshape(m, k))
 
@@ -48,7 +41,7 @@ def _jax(weights: Any, x: Any) -> Any:
 
     positions, width = x.shape
     parts = [linear_jax(x, weights[f"{name}.weight"]) for name in _PROJECTIONS[:3]]
-    heads = [p.reshape(positions, _heads(width), -1).swapaxes(0, 1)[None] for p in parts]
+    heads = [p.reshape(positions, heads_of(width), -1).swapaxes(0, 1)[None] for p in parts]
     y = ATTENTION.jax(*heads)[0].swapaxes(0, 1).reshape(positions, width)
     return linear_jax(y, weights["output.weight"])
 
@@ -59,7 +52,7 @@ def _tensorflow(weights: Any, x: Any) -> Any:
     from openxla.benchmark.operators.attention import OPERATOR as ATTENTION
 
     positions, width = x.shape
-    size = (positions, _heads(width), width // _heads(width))
+    size = (positions, heads_of(width), width // heads_of(width))
 
     def times(value: Any, name: str) -> Any:
         return tf.linalg.matmul(value, weights[f"{name}.weight"], transpose_b=True)
