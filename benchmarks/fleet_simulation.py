@@ -35,9 +35,9 @@ from comparative_benchmark.fleet import collecting
 from comparative_benchmark.fleet.campaign import Campaign
 from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Plan, batches_of, load_plan, plan_jobs, save_plan
-from comparative_benchmark.fleet.spool import Attempt, End, Spool, plain, read_batch
+from comparative_benchmark.fleet.spool import Attempt, End, Spool, read_batch
 from comparative_benchmark.fleet.standing import State
-from comparative_benchmark.results.results_file import read_document
+from comparative_benchmark.results.results_file import plain, read_document
 
 SIZES = (10**3, 10**4, 10**5, 10**6)
 # Beyond this size, files have no content, and nothing is collected.

@@ -153,8 +153,7 @@ class Campaign:
                 plan = self._stored_with_former(plan)
         except (Timeout, NotImplementedError):
             plan = self._stored_with_former(plan)
-        self._adopt()
-        status = self.standings(plan, self._poll(fresh=True))
+        status = self.standings(plan, self._queue(fresh=True))
         # A machine may be back, or have a new feature.
         states = (State.WAITING, State.UNSUPPORTED)
         wanted = [job for job in plan.jobs if status[job.key].state in states]
@@ -171,8 +170,7 @@ class Campaign:
           UsageError, EngineError: see `submit`.
         """
         plan = self.stored_plan()
-        self._adopt()
-        queue = self._poll(fresh=True)
+        queue = self._queue(fresh=True)
         status = self.standings(plan, queue)
         self._record_ends(status)
         # Slurm holds batches that it could not start, and an administrator may release them.
@@ -195,7 +193,7 @@ class Campaign:
                 "nothing to retry yet: retries start after a few minutes, and jobs that reached "
                 f"their time limit {only}"
             )
-        return self._submit(plan, wanted, status, campaign, longer=longer)
+        return self._submit(plan, wanted, status, campaign, verb="resume", longer=longer)
 
     def standings(self, plan: Plan, queue: dict[str, QueueEntry] | None) -> dict[str, Standing]:
         """Returns the standing of each job by its key."""
@@ -216,8 +214,7 @@ class Campaign:
           UsageError: nothing was submitted.
         """
         plan = self.stored_plan()
-        self._adopt()
-        return plan, self.standings(plan, self._poll(fresh=False))
+        return plan, self.standings(plan, self._queue(fresh=False))
 
     def cancel(self) -> int:
         """Cancels all jobs in the queue, and the submission of further ones; returns their number.
@@ -227,11 +224,12 @@ class Campaign:
           EngineError: the scheduler does not answer.
         """
         plan = self.stored_plan()
-        status = self.standings(plan, self._poll(fresh=True))
+        status = self.standings(plan, self._queue(fresh=True))
         active = {key: item for key, item in status.items() if item.state in ACTIVE and item.batch}
         batches = {item.batch for item in active.values() if item.batch}
-        # First the job that submits more of them.
-        self.engine.cancel([f"{self.prefix}submit", *sorted(batches)])
+        # First the jobs that submit more of them.
+        later = (f"{self.prefix}submit", f"{self.prefix}resume")
+        self.engine.cancel([*later, *sorted(batches)])
         for key, item in active.items():
             self._end(key, item, "cancelled", "by cbs fleet cancel")
         return len(active)
@@ -270,10 +268,11 @@ class Campaign:
         status: dict[str, Standing],
         campaign: str,
         *,
+        verb: str = "submit",
         longer: bool = False,
     ) -> Submitting:
         if not jobs:
-            return Submitting(unsupported=self._unsupported())
+            return Submitting()
         nodes = self.engine.nodes()
         view = self.spool.view()
         bad = bad_nodes(
@@ -284,7 +283,9 @@ class Campaign:
         for node in nodes:
             if node.problem:
                 self.report(f"excluded: {node.problem}")
-        classes = {item.name: self._nodes_of(item, nodes, bad) for item in self.fleet.classes}
+        asked = {job.machine_class for job in jobs}
+        wanted = [item for item in self.fleet.classes if item.name in asked]
+        classes = {item.name: self._nodes_of(item, nodes, bad) for item in wanted}
         unsupported = {
             name: reason for name, chosen in classes.items() if (reason := _none_of(chosen))
         }
@@ -294,6 +295,7 @@ class Campaign:
         queued = {item.batch for item in status.values() if item.state in ACTIVE}
         room = self.engine.room(len(queued))
         done = Submitting(unsupported=unsupported)
+        failure: EngineError | None = None
         for batch in batches_of(self.fleet, able):
             name = batch[0].machine_class
             if name in done.refused:
@@ -302,12 +304,19 @@ class Campaign:
             if done.left or (room is not None and done.batches >= room):
                 done.left += len(batch)
                 continue
-            self._submit_batch(
-                batch, classes[name], [node.name for node in nodes], status, done, campaign, longer
-            )
+            names = [node.name for node in nodes]
+            try:
+                self._submit_batch(batch, classes[name], names, status, done, campaign, longer)
+            except EngineError as error:
+                if not classes[name].machine_class.hosts:
+                    raise
+                # The next batch goes to another host.
+                failure = error
         done.continues = bool(done.left) and self.engine.continue_later(
-            self._command("submit", campaign), f"{self.prefix}submit"
+            self._command(verb, campaign, longer=longer), f"{self.prefix}{verb}"
         )
+        if failure is not None:
+            raise failure
         return done
 
     def _submit_batch(
@@ -362,7 +371,7 @@ class Campaign:
         try:
             engine_id = self.engine.submit(submission)
         except (RefusedError, FullError) as error:
-            # After an `EngineError` the batch may be in the queue: `_adopt` looks for it there.
+            # After an `EngineError` the batch may be in the queue: `_queue` looks for it there.
             self.spool.batch_file(name).unlink(missing_ok=True)
             self.spool.release(attempts)
             if isinstance(error, FullError):
@@ -384,23 +393,17 @@ class Campaign:
         usable = tuple(node.name for node in fitting if node.up and node.name not in bad)
         return _Chosen(machine_class, bool(fitting), usable)
 
-    def _adopt(self) -> None:
-        """Records batches that a submitter submitted before it was killed."""
+    def _queue(self, *, fresh: bool) -> dict[str, QueueEntry] | None:
+        """Polls the queue, and records batches of submitters that were killed."""
+        queue = self._poll(fresh=fresh)
         recorded = {record.batch for record in self.spool.submissions()}
-        waiting = [
-            path
-            for path in (self.spool.folder / "batches").glob(f"{self.prefix}*.json")
-            if path.stem not in recorded
-        ]
-        if not waiting:
-            return
-        queue = self._poll(fresh=True) or {}
-        for path in waiting:
+        for name, entry in (queue or {}).items():
             with contextlib.suppress(UsageError):
-                batch = read_batch(path)
-                attempts = [Attempt(work.key, work.attempt) for work in batch.jobs]
-                if batch.name in queue:
-                    self.spool.record_submission(batch.name, queue[batch.name].id, attempts)
+                if name not in recorded:
+                    batch = read_batch(self.spool.batch_file(name))
+                    attempts = [Attempt(work.key, work.attempt) for work in batch.jobs]
+                    self.spool.record_submission(name, entry.id, attempts)
+        return queue
 
     def _record_ends(self, status: dict[str, Standing]) -> None:
         """Records the ends that only the queue knows, before it forgets them."""
@@ -455,10 +458,10 @@ class Campaign:
         write_atomically(path, msgspec.json.encode(entries))
         return entries
 
-    def _command(self, verb: str, campaign: str) -> list[str]:
+    def _command(self, verb: str, campaign: str, *, longer: bool) -> list[str]:
         from comparative_benchmark.fleet.host_queue import interpreter
 
-        words = [*interpreter(None), "fleet", verb, str(self.fleet.path)]
+        words = [*interpreter(None), "fleet", verb, str(self.fleet.path), *["--longer"] * longer]
         return [*words, "--campaign", campaign] if campaign else words
 
 

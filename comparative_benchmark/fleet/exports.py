@@ -154,7 +154,10 @@ def reframe_check(exporting: Exporting) -> str:
             "valid_systems": [_reframe_systems(item, each) for each in item.requires] or ["*"],
             "exclusive_access": item.share == "node",
             "time_limit": f"{item.time_limit_s}s",
-            "executable": shlex.quote(_python(item.environment or sys.executable)),
+            # The shell expands a tilde only outside quotes.
+            "executable": re.sub(
+                r"^'~/", "~/'", shlex.quote(_python(item.environment or sys.executable))
+            ),
         }
         lines = [f"    {name} = {value!r}" for name, value in fields.items()]
         lines.append(f"    batch = parameter({names!r})")
@@ -268,11 +271,7 @@ def _indexed_job(exporting: Exporting, item: MachineClass) -> dict[str, Any]:
         "image": exporting.image,
         "command": [_python(item.environment or "python")],
         "args": [
-            "-P",
-            "-m",
-            "comparative_benchmark",
-            "fleet",
-            "node",
+            *("-P", "-m", "comparative_benchmark", "fleet", "node"),
             f"{_MOUNT}/batches/{item.name}.$(JOB_COMPLETION_INDEX).json",
         ],
         # Without it, results would name the pod as the node.

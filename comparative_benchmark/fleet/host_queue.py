@@ -43,6 +43,7 @@ class Queued:
       python: interpreter, or virtual environment; None for the runner's.
       log: file for the output.
       setup: shell command that makes the environment if it is missing; None if it exists.
+      node: name of this host in the fleet's file; None for its own name.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Queued:
     python: str | None
     log: str
     setup: str | None = None
+    node: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -175,6 +177,7 @@ class HostQueue:
                     stderr=log,
                     start_new_session=True,
                     pass_fds=descriptors,
+                    env={**os.environ, **({"CBS_FLEET_NODE": queued.node} if queued.node else {})},
                 )
         except OSError as error:
             self._end(running, name, HostState(state="lost", reason=str(error)))
@@ -304,13 +307,11 @@ def answer(request: Any) -> Any:
             return {"features": sorted(node.features), "properties": dict(node.properties)}
         case "submit":
             batch = msgspec.convert(request["batch"], Batch)
-            log = str(folder / "logs" / f"{batch.name}.log")
             queued = Queued(
                 name=batch.name,
-                time_limit_s=request["time_limit_s"],
-                python=request["python"],
-                setup=request["setup"],
-                log=log,
+                log=str(folder / "logs" / f"{batch.name}.log"),
+                node=request.get("node"),
+                **{key: request[key] for key in ("time_limit_s", "python", "setup")},
             )
             queue.submit(batch, queued)
             return {"id": str(os.getpid())}

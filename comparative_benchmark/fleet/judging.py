@@ -89,7 +89,7 @@ def changes(
     A change that only one node shows belongs to the node, not to the program.
     """
     places = {
-        case.device: case.allocation
+        case.device: case
         for document in (before, after)
         for case in cases_of(document)
         if case.allocation is not None
@@ -97,10 +97,12 @@ def changes(
     groups: defaultdict[tuple[str, ...], dict[str, list[LogRatio]]] = defaultdict(dict)
     labels: dict[tuple[str, ...], Comparison] = {}
     for item in compare_documents(before, after, threshold=threshold):
-        where = places.get(item.device)
-        if where is None or not _counts(item) or item.log_ratio is None:
+        case = places.get(item.device)
+        if case is None or case.allocation is None or not _counts(item) or item.log_ratio is None:
             continue
-        key = (where.machine_class, item.workload, item.competitor, item.framework, item.quantity)
+        where, device = case.allocation, case.result.definition.device
+        place, runner = (where.machine_class, device), (item.competitor, item.framework)
+        key = (*place, *runner, item.workload, item.quantity)
         groups[key].setdefault(where.node, []).append(item.log_ratio)
         labels[key] = item
     return [

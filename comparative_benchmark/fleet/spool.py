@@ -24,7 +24,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import attrs
 import msgspec
@@ -387,8 +387,3 @@ def read_batch(path: Path) -> Batch:
         return msgspec.json.decode(path.read_bytes(), type=Batch)
     except UNREADABLE as error:
         raise UsageError(f"{path} cannot be read: {error}") from error
-
-
-def plain(value: Any) -> Any:
-    """Converts a record to dictionaries and lists."""
-    return msgspec.to_builtins(value)

@@ -116,7 +116,7 @@ def standings(
             states[key] = shared[kind] = Standing(State.DONE, attempts, batch)
         elif latest is None:
             reason = unsupported.get(job.machine_class)
-            states[key] = _WAITING if reason is None else _unsupported(reason)
+            states[key] = _WAITING if reason is None else Standing(State.UNSUPPORTED, detail=reason)
         elif batch is None:
             old = expired(now, claimed_at(Attempt(key, latest)))
             states[key] = Standing(State.WAITING if old else State.CLAIMED, attempts)
@@ -175,10 +175,6 @@ def may_retry(standing: Standing, attempts: int, now: float, *, longer: bool) ->
         return True
     delay_s = _FIRST_DELAY_S * 2 ** (standing.attempts - 1)
     return not standing.at or expired(now, standing.at, delay_s)
-
-
-def _unsupported(reason: str) -> Standing:
-    return Standing(State.UNSUPPORTED, detail=reason)
 
 
 def _ended(end: End, attempts: int, batch: str | None) -> Standing:

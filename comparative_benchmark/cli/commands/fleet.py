@@ -22,9 +22,9 @@ from comparative_benchmark.fleet.campaign import Campaign, Submitting
 from comparative_benchmark.fleet.description import Fleet, read_fleet
 from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Job, Plan, batches_of, load_plan
-from comparative_benchmark.fleet.spool import Spool, plain, read_batch
+from comparative_benchmark.fleet.spool import Spool, read_batch
 from comparative_benchmark.fleet.standing import ACTIVE, WITHOUT_RESULT, Standing, State, counts
-from comparative_benchmark.results.results_file import read_document
+from comparative_benchmark.results.results_file import plain, read_document
 from comparative_benchmark.terminal.screen import Screen
 
 _MOST_SHOWN = 20

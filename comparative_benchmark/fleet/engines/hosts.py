@@ -116,13 +116,8 @@ class SshEngine:
             if isinstance(reply, EngineError):
                 nodes.append(Node(name=host, up=False, problem=str(reply)))
             else:
-                nodes.append(
-                    Node(
-                        name=host,
-                        features=frozenset(reply["features"]),
-                        properties=reply["properties"],
-                    )
-                )
+                features = frozenset(reply["features"])
+                nodes.append(Node(name=host, features=features, properties=reply["properties"]))
         if answers and not any(node.up for node in nodes):
             raise next(reply for reply in answers.values() if isinstance(reply, EngineError))
         return nodes
@@ -137,6 +132,7 @@ class SshEngine:
             "python": submission.environment,
             "setup": submission.setup,
             "time_limit_s": submission.time_limit_s,
+            "node": host,
         }
         self._sent.joinpath(host).mkdir(parents=True, exist_ok=True)
         self._sent.joinpath(host, submission.name).touch()

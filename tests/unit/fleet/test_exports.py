@@ -86,6 +86,12 @@ def test_the_reframe_check_has_a_test_for_each_class(export):
     }
 
 
+def test_a_home_in_the_reframe_check_is_left_to_the_shell(export):
+    text = DESCRIPTION.replace('"small"', '"small"\nenvironment = "~/my venv"')
+    _, folder = export("reframe", text=text)
+    assert parsed_check(folder)["Fleet0_small"]["executable"] == "~/'my venv/bin/python'"
+
+
 def test_names_and_paths_of_the_reframe_check_are_quoted(export):
     text = DESCRIPTION.replace('"small"', '"a.b-c"\nshare = "gpu"\nenvironment = "/my \'venv"')
     _, folder = export("reframe", text=text.replace('requires = "+cpu"', ""))

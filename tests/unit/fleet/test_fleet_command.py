@@ -182,6 +182,28 @@ def test_a_full_queue(fleet, scheduler, continued, advice):
         assert parse(command[4:]).action == "submit"
 
 
+def test_a_full_queue_leaves_jobs_of_a_resume_to_another_resume(fleet, scheduler):
+    fleet("submit")
+    set_states(scheduler, QueueState.TIMEOUT, node="n1")
+    scheduler.most, scheduler.continued = 0, []
+    assert fleet("resume", "--longer")[1][1].endswith("a queued job will submit them later")
+    [command] = scheduler.continued
+    options = parse(command[4:])
+    assert (options.action, options.longer) == ("resume", True)
+
+
+def test_a_batch_whose_submitter_got_no_answer_can_be_cancelled(fleet, scheduler, monkeypatch):
+    submit = scheduler.submit
+
+    def without_answer(submission):
+        submit(submission)
+        raise EngineError("sbatch: timed out")
+
+    monkeypatch.setattr(scheduler, "submit", without_answer)
+    assert fleet("submit")[0] == 1
+    assert fleet("cancel")[1] == ["cancelled: 2 jobs"]
+
+
 @pytest.mark.parametrize("action", ["submit", "resume", "cancel", "collect", "status"])
 def test_a_scheduler_that_does_not_answer_loses_nothing(fleet, scheduler, action):
     fleet("submit")

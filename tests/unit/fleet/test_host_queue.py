@@ -116,6 +116,23 @@ def test_exit_codes(queue):
     }
 
 
+def test_a_batch_knows_its_host_by_the_name_in_the_fleet(queue, tmp_path):
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\necho $CBS_FLEET_NODE > {tmp_path}/named\n")
+    program.chmod(0o755)
+    request(
+        queue,
+        "submit",
+        batch=msgspec.to_builtins(attrs.evolve(BATCH, name="a")),
+        python=str(program),
+        time_limit_s=60,
+        setup=None,
+        node="user@desk1",
+    )
+    queue.run()
+    assert (tmp_path / "named").read_text() == "user@desk1\n"
+
+
 def test_an_interpreter_that_does_not_exist_costs_one_batch(queue):
     queue.add("bad", python="/nowhere/python")
     queue.add("good")

@@ -159,6 +159,22 @@ def test_a_step_of_all_nodes_belongs_to_the_program():
     assert items[XLA].one_node is None
 
 
+def test_devices_of_one_class_are_not_averaged():
+    def night(gpu, cpu):
+        runs, records = [], []
+        for number, node in enumerate(NODES):
+            for device, scale in (("host-gpu", gpu), ("host-cpu", cpu)):
+                name = f"{node}-{device}"
+                runs.append(allocated(name, node))
+                for one in race(name, {XLA: scale}, seed=10 * number):
+                    one["definition"]["device"] = device
+                    records.append(one)
+        return decode_document(json.dumps(document(*records, runs=runs)).encode(), "it")
+
+    found = changes(night(1.0, 1.0), night(2.0, 0.5))
+    assert [item.verdict for item in found] == [Verdict.SLOWER, Verdict.FASTER]
+
+
 def canaries(slow):
     """Three nights of canaries; `slow` maps a node to its share of the usual rate."""
     runs = [
