@@ -27,7 +27,7 @@ def virtualisation(system: System) -> Finding:
     flags = (system.read("/proc/cpuinfo") or "").split()
     board = [f"/sys/class/dmi/id/{name}" for name in ("sys_vendor", "product_name")]
     named = " ".join(text for path in board if (text := system.read(path)))
-    # Arm's kernels list features instead of flags, and do not tell.
+    # Arm's kernels list features without such a flag.
     known = "no hypervisor flag" if "flags" in flags else "unknown"
     machine = "virtual machine" if "hypervisor" in flags else known
     marks = [path for path in ("/.dockerenv", "/run/.containerenv") if system.exists(path)]

@@ -122,7 +122,7 @@ def read(source: Source) -> Contents:
             entry = part.decoded(_Name)
             if not entry.run_name and not entry.name:
                 raise FormatError("missing name")
-            # The complexity of a family of benchmarks is no benchmark.
+            # These describe how a family of benchmarks scales.
             if entry.aggregate_name in ("BigO", "RMS"):
                 continue
             groups.setdefault(entry.run_name or entry.name, []).append(part)

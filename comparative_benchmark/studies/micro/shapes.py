@@ -198,7 +198,7 @@ def products_of(name: str) -> Products:
     try:
         chosen = catalog.select(every, name=name)
     except re.error as error:
-        raise UsageError(f"--from-model {name!r} is no regular expression: {error}") from error
+        raise UsageError(f"--from-model {name!r} is not a regular expression: {error}") from error
     digests = {workload_of(case).digest for case in chosen}
     if len(digests) != 1:
         raise UsageError(f"--from-model {name!r} matches {len(digests)} workloads; expected one")

@@ -128,7 +128,7 @@ def test_the_page_cache_of_a_container_is_free_memory(tmp_path, monkeypatch, fil
     for name, text in zip(("max", "current", "stat"), files, strict=False):
         (group / f"memory.{name}").write_text(f"{text}\n")
     assert host_settings.container_free_bytes(tmp_path) == free
-    # In a nested group, without files of its own.
+    # A nested group without a limit.
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/system.slice/job.scope\n")
     assert host_settings.container_free_bytes(tmp_path) == free

@@ -329,7 +329,7 @@ def test_a_sweep_shares_workers_unless_told_otherwise(selected):
         (("--config", "x.yml", "--backward"), "`benchmark_mode: training`"),
         (("--config", "x.yml", "--from-model", "x"), "--config and --from-model cannot be"),
         (("--config", "x.yml", "--env", "old=venv"), "--config and --env cannot be"),
-        (("--from-model", "BERT("), "--from-model 'BERT(' is no regular expression"),
+        (("--from-model", "BERT("), "--from-model 'BERT(' is not a regular expression"),
         (
             ("--dtype", "bf16"),
             "specify what to run: --op NAMES, --from-model REGEX or --config FILE",
