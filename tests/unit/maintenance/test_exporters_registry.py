@@ -14,7 +14,7 @@ from comparative_benchmark.maintenance.artifacts.kinds import KINDS, UnknownKind
 from comparative_benchmark.maintenance.artifacts.outcomes import Subject
 from openxla.benchmark.artifacts import array_files, strict_json
 from openxla.benchmark.artifacts.workload_store import Due
-from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.comparative_suite import catalog, families
 from openxla.benchmark.def_types import ModelArtifactType, ModelFrameworkType
 
 NAMES = [kind.name for kind in KINDS]
@@ -66,6 +66,18 @@ def test_every_form_of_a_model_has_an_exporter_or_a_reason():
     reasons = {ModelArtifactType(name) for _, name in kinds.NO_ROUTE if kinds.is_form(name)}
     # Nothing writes the first version of SavedModel any more.
     assert set(ModelArtifactType) - forms - reasons == {ModelArtifactType.TF_SAVEDMODEL_V1}
+
+
+def test_recorded_reasons_of_types_without_an_exporter_are_up_to_date():
+    routeless = {name for _, name in kinds.NO_ROUTE}
+    recorded = {
+        reason
+        for entry in families.recorded_exports(families.PROVED_FILE).values()
+        for name, reason in entry["failures"].items()
+        if name in routeless
+    }
+    assert recorded
+    assert recorded <= set(kinds.NO_ROUTE.values())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
