@@ -386,9 +386,7 @@ class Campaign:
     def _nodes_of(
         self, machine_class: MachineClass, nodes: Sequence[Node], bad: Iterable[str]
     ) -> "_Chosen":
-        known = [
-            node for node in nodes if not machine_class.hosts or node.name in machine_class.hosts
-        ]
+        known = [node for node in nodes if machine_class.allows(node)]
         fitting = eligible(known, machine_class.requires)
         usable = tuple(node.name for node in fitting if node.up and node.name not in bad)
         return _Chosen(machine_class, bool(fitting), usable)
@@ -486,4 +484,4 @@ def _none_of(chosen: _Chosen) -> str:
     wanted = " or ".join(item.text for item in chosen.machine_class.requires)
     if chosen.exists:
         return f"all nodes{wanted and f' with {wanted}'} are down or excluded"
-    return f"no node offers {wanted}" if wanted else "the scheduler lists no nodes"
+    return f"no node offers {wanted}" if wanted else "the scheduler lists no nodes for it"

@@ -7,7 +7,7 @@ import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Self
 
 import attrs
 import msgspec
@@ -139,7 +139,7 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
     # Encoded again: one line each, without duplicate keys.
     for run in plain["runs"]:
         if run["run_id"] in new:
-            merging.add_run(run)
+            merging.add_run(msgspec.json.encode(run))
     results = [result for result in plain["benchmarks"] if result["run_id"] in new]
     for result in results:
         merging.add_result(msgspec.json.encode(result))
@@ -207,11 +207,8 @@ class _Merging:
                 file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add_run(self, run: Mapping[str, Any]) -> None:
-        """Adds a run."""
-        self._add_raw_run(msgspec.json.encode(run))
-
-    def _add_raw_run(self, raw: bytes | msgspec.Raw) -> None:
+    def add_run(self, raw: bytes | msgspec.Raw) -> None:
+        """Adds an encoded run."""
         self._runs.write(b", " if self._runs.tell() else b"")
         self._runs.write(raw)
         self._last_run = raw
@@ -251,7 +248,7 @@ class _Merging:
             for raw in parts.runs:
                 run = run_head.decode(raw)
                 jobs[run.run_id] = run.allocation and run.allocation.job
-                self._add_raw_run(raw)
+                self.add_run(raw)
             for raw in parts.benchmarks:
                 result = result_head.decode(raw)
                 if result.status != Status.OK.value:

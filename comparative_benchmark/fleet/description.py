@@ -9,7 +9,7 @@ from typing import Any, Literal, NoReturn, cast, get_args
 import attrs
 
 from comparative_benchmark.errors import UsageError
-from comparative_benchmark.fleet.features import Requirement, parse_requirement
+from comparative_benchmark.fleet.features import Node, Requirement, parse_requirement
 from comparative_benchmark.request import RunRequest, options
 from openxla.benchmark.text import did_you_mean, one_line
 
@@ -23,6 +23,8 @@ _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{_LONGEST_NAME - 1}}}")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LARGEST_FILE = 2**20
+# `sbatch` accepts -p NAME, -pNAME, --partition NAME and --partition=NAME.
+_PARTITION = re.compile(r"(?<!\S)(?:--partition[= ]|-p ?)(\S+)")
 # Days may have many digits.
 _LONGEST_DURATION = 20
 
@@ -55,6 +57,12 @@ class MachineClass:
     share: Share = "node"
     host: HostKind = "unknown"
     device: str | None = None
+
+    def allows(self, node: Node) -> bool:
+        """Returns whether `hosts`, and a partition in `access`, allow a node."""
+        listed = ",".join(_PARTITION.findall(" ".join(self.access)))
+        is_there = not listed or node.partitions is None or node.partitions & {*listed.split(",")}
+        return bool(is_there and (not self.hosts or node.name in self.hosts))
 
 
 @attrs.frozen(kw_only=True)

@@ -31,6 +31,7 @@ class Node:
       name: name in the scheduler, or host name.
       features: names without values, e.g. `avx512`; every node has `cpu` or `gpu`, or both.
       properties: names with values, e.g. `device` and `a100`; ReFrame calls them extras.
+      partitions: partitions of the scheduler that contain it; None for a scheduler without any.
       up: whether jobs can start there, now or after other jobs.
       problem: why it cannot be reached, if the engine reports it.
     """
@@ -38,6 +39,7 @@ class Node:
     name: str
     features: frozenset[str] = frozenset()
     properties: Mapping[str, str] = attrs.field(factory=dict)
+    partitions: frozenset[str] | None = None
     up: bool = True
     problem: str = ""
 

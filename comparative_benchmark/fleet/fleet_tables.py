@@ -53,7 +53,8 @@ def print_verdicts(verdicts: Sequence[ClassVerdict], screen: Screen) -> None:
             least=_LEAST_REASON,
         ),
     ]
-    labels = [item.label for item in verdicts]
+    devices = {item.device for item in verdicts}
+    labels = [item.label + f" on {item.device}" * (len(devices) > 1) for item in verdicts]
     table = fitted(columns, screen.width, groups=labels, group_heading="workload")
     screen.print(table.table)
     if table.dropped:
@@ -82,6 +83,7 @@ def as_json(verdicts: Sequence[ClassVerdict], slow: Mapping[str, SlowNodes]) -> 
             {
                 "class": item.machine_class,
                 "workload": item.label,
+                "device": item.device,
                 "competitor": item.competitor,
                 "framework": item.framework,
                 "verdict": item.verdict.value,

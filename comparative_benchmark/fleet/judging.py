@@ -1,5 +1,6 @@
 """Verdicts on classes of machines, and slow nodes, from collected results."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -40,6 +41,7 @@ class ClassVerdict:
     Attributes:
       machine_class: name of the class.
       label: the workload as shown in tables.
+      device: device of the class's machines.
       competitor: the competitor.
       framework: framework of its model.
       ratio: its latency over the baseline's, with the nodes as replicates.
@@ -50,6 +52,7 @@ class ClassVerdict:
 
     machine_class: str
     label: str
+    device: str
     competitor: str
     framework: str
     ratio: NodesRatio
@@ -106,7 +109,7 @@ def changes(
         groups[key].setdefault(where.node, []).append(item.log_ratio)
         labels[key] = item
     return [
-        _judged(key[0], labels[key].label, key[2], key[3], by_node, threshold)
+        _judged(key[0], labels[key].label, *key[1:4], by_node, threshold)
         for key, by_node in groups.items()
     ]
 
@@ -163,18 +166,18 @@ def _verdicts(
     pairs: defaultdict[tuple[tuple[str, str], tuple[str, str]], dict[str, list[LogRatio]]] = (
         defaultdict(dict)
     )
-    label = ""
+    label = device = ""
     bases = {case.framework for cases in jobs for case in cases if case.competitor == baseline}
     for cases in jobs:
         family = Family(cases, threshold=threshold)
         for old, new in _ordered_pairs(cases, baseline):
             item = family.comparison(old, new)
             if _counts(item) and item.log_ratio is not None and new.allocation is not None:
-                label = new.label
+                label, device = new.label, new.result.definition.device
                 names = ((old.competitor, old.framework), (new.competitor, new.framework))
                 pairs[names].setdefault(new.allocation.node, []).append(item.log_ratio)
     judged = {
-        names: _judged(machine_class, label, *names[1], by_node, threshold)
+        names: _judged(machine_class, label, device, *names[1], by_node, threshold)
         for names, by_node in pairs.items()
     }
     p_values = [item.ratio.ratio.p_value if item.ratio.ratio else None for item in judged.values()]
@@ -198,16 +201,15 @@ def _ordered_pairs(cases: Sequence[Case], baseline: str) -> Iterator[tuple[Case,
     def rank(case: Case) -> tuple[bool, str, str]:
         return case.competitor != baseline, case.competitor, case.framework
 
-    ordered = sorted(cases, key=rank)
-    for position, old in enumerate(ordered):
-        for new in ordered[position + 1 :]:
-            if old.competitor != baseline or new.competitor != baseline:
-                yield old, new
+    for old, new in itertools.combinations(sorted(cases, key=rank), 2):
+        if old.competitor != baseline or new.competitor != baseline:
+            yield old, new
 
 
 def _judged(
     machine_class: str,
     label: str,
+    device: str,
     competitor: str,
     framework: str,
     by_node: Mapping[str, Sequence[LogRatio]],
@@ -218,6 +220,7 @@ def _judged(
     return ClassVerdict(
         machine_class=machine_class,
         label=label,
+        device=device,
         competitor=competitor,
         framework=framework,
         ratio=ratio,

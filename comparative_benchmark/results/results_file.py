@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,6 +53,21 @@ def read_document(path: Path) -> Document:
         error and its location in one line.
     """
     return decode_document(read_content(path), str(path))
+
+
+def refuse_results(outputs: Iterable[Any], given: Iterable[Any] = ()) -> None:
+    """Raises `UsageError` if an output would replace a given file or another results file."""
+    taken = {Path(path).resolve() for path in given if path}
+    for path in map(Path, filter(None, outputs)):
+        if path.resolve() in taken or _has_results(path):
+            raise UsageError(f"{path} contains results; choose another file for the output")
+
+
+def _has_results(path: Path) -> bool:
+    with contextlib.suppress(ResultsFileError, OSError):
+        # Reading from a pipe or a terminal could wait.
+        return path.is_file() and bool(read_document(path))
+    return False
 
 
 def read_content(path: Path) -> bytes:

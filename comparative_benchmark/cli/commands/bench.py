@@ -16,7 +16,7 @@ from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError, check
 from comparative_benchmark.interop.milabench import config, inheritance, table, workspace
 from comparative_benchmark.interop.milabench.config import ArgumentsError, Bench
 from comparative_benchmark.results.record import EnvironmentName, Result
-from comparative_benchmark.results.results_file import read_document
+from comparative_benchmark.results.results_file import read_document, refuse_results
 from comparative_benchmark.terminal.console import Console
 from openxla.benchmark.text import printable
 
@@ -177,6 +177,7 @@ def _summary(options: argparse.Namespace) -> int:
     text = json.dumps(table.as_document(rows), indent=2, allow_nan=False)
     if options.out:
         check_place(options.out, "--out")
+        refuse_results([options.out], [results_path(options)])
         from openxla.benchmark.files import write_atomically
 
         write_atomically(options.out, text + "\n")

@@ -11,6 +11,7 @@ from typing import IO
 from comparative_benchmark.cli.options.results import FILTERS
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.reporting.writers import as_yaml, write_csv, write_parquet
+from comparative_benchmark.results.results_file import refuse_results
 from comparative_benchmark.terminal.screen import output_screen
 from openxla.benchmark.files import new_file
 from openxla.benchmark.installation import install_command
@@ -42,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
         "ls": _list,
         "regressions": _regressions,
     }
+    outputs = (getattr(options, name, None) for name in ("output", "yaml", "issue"))
+    refuse_results(outputs, [options.db])
     try:
         database = Database(options.db, create=options.action == "import")
         with contextlib.closing(database):

@@ -1,12 +1,10 @@
 """Commands on results files: `cbs compare`, `show`, `report`, `export` and `import`."""
 
 import argparse
-import contextlib
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from comparative_benchmark.api.results import as_json
 from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
@@ -47,6 +45,7 @@ from comparative_benchmark.results.results_file import (
     parse,
     read_content,
     read_document,
+    refuse_results,
 )
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
@@ -146,7 +145,7 @@ def report(options: argparse.Namespace) -> int:
         raise UsageError("nothing to write: pass -o FILE.html, --markdown FILE|- or --chart FILE")
     baseline, since = _report_baseline(options)
     outputs = (options.output, options.markdown, options.chart)
-    _refuse_results(outputs, [*options.results, since, *options.history])
+    refuse_results(outputs, [*options.results, since, *options.history])
     # Markdown on standard output is meant for a pipe: print nothing else there.
     to = sys.stderr if options.markdown == _STANDARD_OUTPUT else sys.stdout
 
@@ -197,21 +196,6 @@ def _report_baseline(options: argparse.Namespace) -> tuple[str | None, Path | No
     return competitor_of(given), options.since
 
 
-def _refuse_results(outputs: Iterable[Any], given: Iterable[Any]) -> None:
-    """Raises `UsageError` if an output would replace a given file or another results file."""
-    taken = {Path(path).resolve() for path in given if path}
-    for path in map(Path, filter(None, outputs)):
-        if path.resolve() in taken or _has_results(path):
-            raise UsageError(f"{path} contains results; choose another file for the output")
-
-
-def _has_results(path: Path) -> bool:
-    with contextlib.suppress(ResultsFileError, OSError):
-        # Reading from a pipe or a terminal could wait.
-        return path.is_file() and bool(read_document(path))
-    return False
-
-
 def competitor_of(baseline: str) -> str:
     """Returns the competitor that `--baseline` names, possibly by a synonym.
 
@@ -230,7 +214,7 @@ def export(options: argparse.Namespace) -> int:
     Raises:
       UsageError: the format cannot distinguish the results, or the output cannot be written.
     """
-    _refuse_results([options.output], options.results)
+    refuse_results([options.output], options.results)
     results, refused = _read_results(options.results, with_host=options.with_host)
     if refused and not results:
         raise UsageError(escaped("; ".join(refused)))

@@ -128,7 +128,8 @@ class SlurmEngine:
     def room(self, queued: int) -> int | None:
         """Returns how many more batches the limits allow."""
         limits = [] if self._most is None else [int(self._most)]
-        if match := re.search(r"^MaxJobCount\s*=\s*(\d+)", self._config(), re.MULTILINE):
+        config = _slurm("scontrol", "show", "config")
+        if match := re.search(r"^MaxJobCount\s*=\s*(\d+)", config, re.MULTILINE):
             limits.append(int(match[1]))
         return max(0, min(limits) - queued) if limits else None
 
@@ -155,9 +156,6 @@ class SlurmEngine:
     def collect(self, folder: Path) -> list[str]:
         """Returns nothing: the spool is on a shared file system."""
         return []
-
-    def _config(self) -> str:
-        return _slurm("scontrol", "show", "config")
 
     def _listed(self) -> str:
         return _slurm("squeue", "--noheader", self._users(), "--states=all", f"-o{_FORMAT}")
@@ -222,6 +220,7 @@ def parse_nodes(printed: str) -> list[Node]:
                 name=name,
                 features=frozenset(features),
                 properties=properties,
+                partitions=frozenset(values.get("Partitions", "").split(",")),
                 up=not states & _DOWN,
             )
         )

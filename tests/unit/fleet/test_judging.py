@@ -7,8 +7,10 @@ from report_support import document, metrics, record, run
 
 from comparative_benchmark import cli
 from comparative_benchmark.analysis.stats.analysis import Verdict
+from comparative_benchmark.fleet.fleet_tables import print_verdicts
 from comparative_benchmark.fleet.judging import changes, class_verdicts, slow_nodes_by_class
 from comparative_benchmark.results.results_file import decode_document, encode
+from comparative_benchmark.terminal.screen import output_screen
 
 EAGER, XLA, IREE = "pt_inductor:eager", "jax_xla:xla", "iree:llvm-cpu"
 NODES = tuple(f"n{number}" for number in range(8))
@@ -159,7 +161,7 @@ def test_a_step_of_all_nodes_belongs_to_the_program():
     assert items[XLA].one_node is None
 
 
-def test_devices_of_one_class_are_not_averaged():
+def test_devices_of_one_class_are_not_averaged(capsys):
     def night(gpu, cpu):
         runs, records = [], []
         for number, node in enumerate(NODES):
@@ -173,6 +175,11 @@ def test_devices_of_one_class_are_not_averaged():
 
     found = changes(night(1.0, 1.0), night(2.0, 0.5))
     assert [item.verdict for item in found] == [Verdict.SLOWER, Verdict.FASTER]
+    assert [item.device for item in found] == ["host-gpu", "host-cpu"]
+    print_verdicts(found, output_screen(220))
+    printed = capsys.readouterr().out
+    assert " on host-gpu" in printed
+    assert " on host-cpu" in printed
 
 
 def canaries(slow):

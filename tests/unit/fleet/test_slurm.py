@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from comparative_benchmark.errors import UsageError
+from comparative_benchmark.fleet.description import MachineClass
 from comparative_benchmark.fleet.engines import (
     EngineError,
     FullError,
@@ -36,8 +37,10 @@ SUBMISSION = Submission(
 NODES = """\
 NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=2 CPUEfctv=2 CPUTot=2 CPULoad=2.75 \
 AvailableFeatures=small,avx512 ActiveFeatures=small Gres=(null) State=ALLOCATED ThreadsPerCore=1 \
+Partitions=cpu,debug \
 OS=Linux 6.1 #1 SMP CfgTRES=cpu=2,mem=1M,billing=2 AllocTRES=cpu=2
 NodeName=n2 Arch=aarch64 CPUTot=64 AvailableFeatures=(null) Gres=gpu:a100:8(S:0-1) \
+Partitions=gpu \
 State=MIXED+PLANNED ThreadsPerCore=2 Reason=mem=low, ask us [root@2026-11-01T00:00:00]
 NodeName=n3 Arch=x86_64 CPUTot=4 AvailableFeatures=(null) Gres=gpu:2 State={state}
 """
@@ -51,6 +54,24 @@ def test_nodes():
     assert n3.features == {"cpu", "gpu"}
     assert n3.properties == {"arch": "x86_64"}
     assert all(node.up for node in (n1, n2, n3))
+    assert [n1.partitions, n2.partitions] == [{"cpu", "debug"}, {"gpu"}]
+
+
+@pytest.mark.parametrize(
+    ("access", "names"),
+    [
+        ((), ["n1", "n2", "n3"]),
+        (("--account=ml", "--exclusive"), ["n1", "n2", "n3"]),
+        (("--partition=gpu", "--gres=gpu:a100:8"), ["n2"]),
+        (("-A", "ml", "-p", "debug,gpu"), ["n1", "n2"]),
+        (("-pcpu",), ["n1"]),
+        (("--partition", "other"), []),
+    ],
+)
+def test_a_class_has_nodes_of_its_partitions_only(access, names):
+    allows = MachineClass(name="some", access=access).allows
+    nodes = engine.parse_nodes(NODES.format(state="IDLE"))
+    assert [node.name for node in nodes if allows(node)] == names
 
 
 @pytest.mark.parametrize(

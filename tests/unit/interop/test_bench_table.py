@@ -79,6 +79,8 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     out = tmp_path / "summary.json"
     assert main(["bench", "summary", str(new), "--out", str(out)]) == 1
     assert json.loads(out.read_text())["benchmarks"]["one"]["n"] == 3
+    assert main(["bench", "summary", str(new), "--out", str(old)]) == 1
+    assert f"{old} contains results; choose another file" in capsys.readouterr().err
     assert main(["bench", "summary", str(new), "--out", str(tmp_path)]) == 1
     message = f"cbs: --out {tmp_path} cannot be written: it is a directory\n"
     assert capsys.readouterr().err == message

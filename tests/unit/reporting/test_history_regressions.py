@@ -8,6 +8,7 @@ import statistics
 
 import msgspec
 import pytest
+from formats_support import write_results
 from test_history_rows import NOISE, night, noisy_nights, row
 
 from comparative_benchmark.cli import command as cli
@@ -432,6 +433,23 @@ def test_the_yaml_has_the_keys_that_readers_of_torchbench_look_for(cbs, history,
     assert (wrong[1]["control"], wrong[1]["treatment"]) == ("ok", "wrong_output")
     ((gone, _),) = document["control_only_metrics"].items()
     assert "model=case-2" in gone
+
+
+@pytest.mark.parametrize(
+    "command", [("query", "-o"), ("regressions", "--yaml"), ("regressions", "--issue")]
+)
+def test_results_and_history_are_never_written_over(
+    cbs, history, tmp_path, make_trial, finished, command
+):
+    database = history(noisy_nights(0, cases=1))
+    results = tmp_path / "results.json"
+    write_results(results, make_trial, finished)
+    for target in (database, results):
+        before = target.read_bytes()
+        code, _, said = cbs(*command, target, "--db", database)
+        assert code == 1
+        assert said == f"cbs: {target} contains results; choose another file for the output\n"
+        assert target.read_bytes() == before
 
 
 def test_yaml_reads_back_whatever_the_text_is():

@@ -8,7 +8,7 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, SelfAttention
+from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear, MultiHeadAttention
 from openxla.benchmark.models.tf.operations import at_least_float32, gelu
 
 
@@ -18,7 +18,7 @@ class EncoderLayer(Layer):
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
-        self.attention = SelfAttention(hidden, config["num_attention_heads"])
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"])
         self.attention_norm = LayerNorm(hidden, config["layer_norm_eps"])
         self.up = Linear(hidden, intermediate)
         self.down = Linear(intermediate, hidden)
@@ -26,7 +26,7 @@ class EncoderLayer(Layer):
 
     def call(self, x: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
         """[batch, seq, hidden] and bias [batch, 1, 1, seq] -> [batch, seq, hidden]."""
-        x = self.attention_norm(x + self.attention(x, bias))
+        x = self.attention_norm(x + self.attention(x, x, bias))
         return self.output_norm(x + self.down(gelu(self.up(x))))
 
 

@@ -159,39 +159,6 @@ class ConvNorm(Layer):
         return self.norm(self.conv(x))
 
 
-class SelfAttention(Layer):
-    """Multi-head attention of a sequence to itself; layers `query`, `key`, `value` and `output_`.
-
-    Softmax is in float32 at least.
-    """
-
-    def __init__(self, hidden: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query = Linear(hidden, hidden)
-        self.key = Linear(hidden, hidden)
-        self.value = Linear(hidden, hidden)
-        self.output_ = Linear(hidden, hidden)
-
-    def call(self, x: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
-        """[batch, seq, hidden], and [batch, 1, 1, seq] to add to the scores, -> as x.
-
-        The bias is of the type of the softmax.
-        """
-        batch, seq, hidden = x.shape
-        head_size = hidden // self.heads
-        query, key, value = (
-            tf.transpose(tf.reshape(part(x), (batch, seq, self.heads, head_size)), (0, 2, 1, 3))
-            for part in (self.query, self.key, self.value)
-        )
-        wide = at_least_float32(x.dtype)
-        scores = tf.cast(matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / head_size)
-        weights = tf.nn.softmax(scores if bias is None else scores + bias)
-        context = matmul(tf.cast(weights, x.dtype), value)
-        merged = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (batch, seq, hidden))
-        return self.output_(merged)
-
-
 def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:
     """Returns the mean over height and width of [batch, height, width, channels].
 
@@ -202,7 +169,13 @@ def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:
 
 
 def attention(
-    query: tf.Tensor, key: tf.Tensor, value: tf.Tensor, *, heads: int, causal: bool = False
+    query: tf.Tensor,
+    key: tf.Tensor,
+    value: tf.Tensor,
+    *,
+    heads: int,
+    causal: bool = False,
+    bias: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Multi-head attention; its softmax is at least float32.
 
@@ -212,6 +185,7 @@ def attention(
       value: [batch, keys, heads * head_size].
       heads: number of heads.
       causal: whether a query only attends to keys up to its own position.
+      bias: [batch, 1, 1, keys] to add to the scores, of the type of the softmax.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.
@@ -222,7 +196,7 @@ def attention(
     scores = tf.cast(matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / size)
     if causal:
         scores = tf.where(np.tri(length, dtype=np.bool_), scores, tf.constant(wide.min, wide))
-    weights = tf.cast(tf.nn.softmax(scores), value.dtype)
+    weights = tf.cast(tf.nn.softmax(scores if bias is None else scores + bias), value.dtype)
     return merge_heads(matmul(weights, value))
 
 
@@ -252,10 +226,21 @@ class MultiHeadAttention(Layer):
         self.value = Linear(context_width, width, bias="value" in biases)
         self.output_ = Linear(width, width)
 
-    def call(self, x: tf.Tensor, context: tf.Tensor, *, causal: bool = False) -> tf.Tensor:
-        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
+    def call(
+        self,
+        x: tf.Tensor,
+        context: tf.Tensor,
+        bias: tf.Tensor | None = None,
+        *,
+        causal: bool = False,
+    ) -> tf.Tensor:
+        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width].
+
+        `bias` and `causal` are those of `attention`.
+        """
         query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output_(attention(query, key, value, heads=self.heads, causal=causal))
+        y = attention(query, key, value, heads=self.heads, bias=bias, causal=causal)
+        return self.output_(y)
 
 
 def split_heads(x: tf.Tensor, size: int) -> tf.Tensor:

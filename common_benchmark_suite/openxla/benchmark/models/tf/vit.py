@@ -8,7 +8,13 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.layers import Conv, Layer, LayerNorm, Linear, SelfAttention
+from openxla.benchmark.models.tf.layers import (
+    Conv,
+    Layer,
+    LayerNorm,
+    Linear,
+    MultiHeadAttention,
+)
 from openxla.benchmark.models.tf.operations import gelu
 
 
@@ -19,14 +25,15 @@ class EncoderLayer(Layer):
         super().__init__()
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         self.attention_norm = LayerNorm(hidden, config["layer_norm_eps"])
-        self.attention = SelfAttention(hidden, config["num_attention_heads"])
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"])
         self.mlp_norm = LayerNorm(hidden, config["layer_norm_eps"])
         self.up = Linear(hidden, intermediate)
         self.down = Linear(intermediate, hidden)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        x += self.attention(self.attention_norm(x))
+        y = self.attention_norm(x)
+        x += self.attention(y, y)
         return x + self.down(gelu(self.up(self.mlp_norm(x))))
 
 
