@@ -100,8 +100,11 @@ def note(*, on_gpu: bool, types: Iterable[str], allowed: bool | None) -> bool | 
 
 
 def is_float32(types: Iterable[str]) -> bool:
-    """Returns whether float32 is the only floating-point type among these element types."""
-    return {name for name in types if "float" in name} == {"float32"}
+    """Returns whether these element types contain no floating-point type except float32.
+
+    A model may hide all of its types, e.g. in a closure, so none of them counts as float32.
+    """
+    return {name for name in types if "float" in name} <= {"float32"}
 
 
 @attrs.frozen(kw_only=True)

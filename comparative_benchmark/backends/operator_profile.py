@@ -302,11 +302,9 @@ def profile_of(
     """Returns the operators of a Chrome trace."""
     spans = spans_of(events)
     told = operators_in(hlo)
-    operators = operators_of(spans, iterations, told)
+    # Without spans, list the operators and their costs.
+    operators = operators_of(spans, iterations, told) if spans else tuple(told.values())
     remarks = () if spans else ("XLA's profiler reported no operators for this program",)
-    if not spans:
-        # Without spans, list the operators and their costs.
-        operators = tuple(told.values())
     return OperatorProfile(
         stack=stack,
         iterations=iterations,

@@ -79,7 +79,10 @@ class Participant:
 
     @record.default
     def _new_record(self) -> ProcessRecord:
-        return ProcessRecord(log_file=str(self.plan.log_file), cold=self.plan.cold)
+        workload = self.trial.workload.digest
+        return ProcessRecord(
+            log_file=str(self.plan.log_file), cold=self.plan.cold, workload=workload
+        )
 
     def __enter__(self) -> Self:
         return self

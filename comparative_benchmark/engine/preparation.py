@@ -77,11 +77,7 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
 
 
 # JAX is last: op by op, it compiles each operation per shape, three quarters of a truth's time.
-_QUICK_FIRST = {
-    ModelFrameworkType.PYTORCH: 0,
-    ModelFrameworkType.TF_V2: 1,
-    ModelFrameworkType.JAX: 2,
-}
+_QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
 A = TypeVar("A", bound=Report)
 # Memory use below this is not reported, because most machines have it.
 _MEMORY_WORTH_TELLING = 4 * 2**30
@@ -222,19 +218,17 @@ class Preparation:
     def _found(self, trial: Trial) -> WorkloadArtifacts | None:
         """Returns local or locked artifacts; locked ones take precedence."""
         local = self._find(trial)
-        installed: WorkloadArtifacts | None = None
         if self._fetching.is_locked(trial.case):
             try:
                 self._fetching.install_checkpoint(trial)
                 if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
                     return local
-                installed = self._fetching.install(trial)
+                if (installed := self._fetching.install(trial)) is not None:
+                    return installed
             except (ArtifactError, OSError) as error:
                 # A truth generated here must not replace a locked one.
                 self._refused[trial.workload.digest] = _without(error)
                 raise
-        if installed is not None:
-            return installed
         if isinstance(local, ArtifactError):
             raise local
         return local

@@ -190,11 +190,15 @@ class Race:
         self._interleaved = len(self._trials) > 1 and not self._settings.in_process
 
     def join(self, joined: Joined) -> None:
-        """Adopts the processes of an interrupted race; they are not run again."""
+        """Adopts the processes of an interrupted race that did not fail; only others run again.
+
+        A failure runs again, because its outputs may be evidence about the truth.
+        """
         self._first_round = joined.first_round
         for key, outcome in self.outcomes.items():
             for entry in joined.entries.get(key, ()):
-                outcome.add(entry.process, entry.wall_s)
+                if entry.process.status is Status.OK:
+                    outcome.add(entry.process, entry.wall_s)
 
     def run(self) -> None:
         """Runs replicates until the sampling rule is satisfied."""
@@ -290,7 +294,9 @@ class Race:
                     self._announce(rule, pending)
                 if not pending:
                     break
-                if replicate and time.monotonic() >= self._settings.until:
+                ran = [self.outcomes[trial.key].processes for trial in pending]
+                verified = all(any(p.final_verification for p in each) for each in ran)
+                if verified and time.monotonic() >= self._settings.until:
                     for trial in pending:
                         outcome = self.outcomes[trial.key]
                         outcome.stop_reason = outcome.stop_reason or "budget"

@@ -172,7 +172,6 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
         tokens = per_second("tokens_per_s", latency, batch * rest[0])
     every = outcome.processes
     errors = [e for e in (p.update_error for p in every) if e is not None and isfinite(e)]
-    reasons = [process.without_update_check for process in every]
     return Training(
         optimizer=training["optimizer"]["name"],
         batch_size=batch,
@@ -181,7 +180,7 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
         **tokens,
         **_parts(processes),
         update_error=max(errors, default=None),
-        without_update_check=next(filter(None, reasons), None),
+        without_update_check=_first(p.without_update_check for p in every) or None,
     )
 
 
@@ -206,7 +205,9 @@ def to_result(
     trial: Trial, outcome: TrialOutcome, *, run_id: str, outputs: OutputMode | None = None
 ) -> Result:
     """Returns the result of a finished trial; `outputs` is the requested handling of outputs."""
-    last = outcome.ended_by or outcome.processes[-1]
+    # A process that an interruption cut short has no final verification.
+    verified = [process for process in outcome.processes if process.final_verification]
+    last = outcome.ended_by or (verified or outcome.processes)[-1]
     metrics = _metrics(trial, outcome, last)
     ended = {}
     if outcome.status is not Status.OK:

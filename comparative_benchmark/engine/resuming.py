@@ -1,14 +1,14 @@
 """Earlier runs of a results file, from which a new run continues."""
 
 import secrets
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Self
 
 import attrs
 from msgspec import UNSET
 
-from comparative_benchmark.analysis.stats.planning import FixedCounts, SamplingRule
+from comparative_benchmark.analysis.stats.planning import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.engine.settings import RunSettings
 from comparative_benchmark.engine.trial import Trial
 from comparative_benchmark.results import journal
@@ -115,16 +115,8 @@ def _continued(
     if not isinstance(rule, SamplingRule):
         return frozenset()
     counts = Counter(entry.key for run in undecided for entry in run.entries)
-    races: defaultdict[str, list[ResultKey]] = defaultdict(list)
-    for trial in trials:
-        if trial.key in counts:
-            races[trial.workload.digest].append(trial.key)
-    return frozenset(
-        key
-        for keys in races.values()
-        if min(counts[key] for key in keys) < rule.min_processes
-        for key in keys
-    )
+    few = {t.workload.digest for t in trials if 0 < counts[t.key] < rule.min_processes}
+    return frozenset(t.key for t in trials if counts[t.key] and t.workload.digest in few)
 
 
 def _done(
@@ -143,6 +135,7 @@ def _done(
         if r.key not in continued
         and r.definition.outputs == settings.outputs
         and r.definition.workload.digest == digests.get(r.key)
+        and r.measured.compile_only == isinstance(settings.sampling, CompileOnly)
         # Such models used to share a process, which could have corrupted their truth.
         and (r.key not in alone or r.measured.truth_source is not UNSET)
     }
@@ -154,6 +147,8 @@ def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> Ru
     rule = settings.sampling
     if isinstance(rule, FixedCounts) or rule.seed is not None:
         return settings
-    seeds = [run.settings.sampling.get("seed") for run in runs]
+    # The newest, because journals that do not fit any more are never removed.
+    newest = sorted(runs, key=lambda run: run.path, reverse=True)
+    seeds = [run.settings.sampling.get("seed") for run in newest]
     drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
     return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))

@@ -317,13 +317,9 @@ class Run:
         ended = [to_result(t, outcomes[t.key], run_id=self._id, outputs=outputs) for t in trials]
         self._results.append(*ended)
         rule = self._settings.sampling
+        counts = [len(r.measured.processes or ()) for r in ended if r.status is Status.OK]
         if isinstance(rule, SamplingRule) and (
-            lacks_processes(ended)
-            or any(
-                result.status is Status.OK
-                and len(result.measured.processes or ()) < rule.min_processes
-                for result in ended
-            )
+            lacks_processes(ended) or min(counts, default=rule.min_processes) < rule.min_processes
         ):
             self._journal.set_aside(entries_of(outcomes))
         self._earlier.forget([trial.key for trial in trials])
@@ -351,10 +347,11 @@ class Run:
         apart = any(trial.case.model.model_impl.own_process for trial in ready)
         shared = None if apart else self._shared
         race = self._race_of(ready, settings, shared.open if shared else own_session)
-        joined = journal.joined(self._joined, {t.key: facts_of(t, artifacts) for t in ready})
+        facts = {trial.key: facts_of(trial, artifacts) for trial in ready}
+        joined = journal.joined(self._joined, facts, ready[0].workload.digest)
         if joined.others:
             self._observer.say(
-                "ignoring processes from interrupted runs, because their inputs or truth differ: "
+                "ignoring processes from interrupted runs, because model, inputs or truth differ: "
                 f"{joined.others}"
             )
         race.join(joined)
@@ -459,10 +456,8 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
 
 def _unchecked(preparation: Preparation) -> frozenset[str]:
     """Returns workloads whose truth was partly computed by a single implementation."""
-    checks = (
-        (digest, artifacts.truth_check) for digest, artifacts in preparation.artifacts.items()
-    )
-    return frozenset(digest for digest, check in checks if check and check.unchecked)
+    found = preparation.artifacts.items()
+    return frozenset(d for d, a in found if a.truth_check and a.truth_check.unchecked)
 
 
 def _workload_groups(

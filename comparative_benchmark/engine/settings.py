@@ -129,11 +129,11 @@ def _interpreter(name: str, path: Path) -> str:
     Symbolic links are not resolved, because a virtual environment's interpreter is a link.
     """
     python = path / "bin" / "python" if path.is_dir() else path
-    if not shutil.which(python):
+    if not (found := shutil.which(python)):
         raise UnusableEnvironmentError(
             f"{name}={path}: no Python interpreter found; create one with `python -m venv {path}`"
         )
-    return str(python.absolute())
+    return str(Path(found).absolute())
 
 
 def _inspect(name: str, python: str) -> Environment:
@@ -145,7 +145,9 @@ def _inspect(name: str, python: str) -> Environment:
     modules = sorted({module for names in wanted for module in names})
     try:
         asked = subprocess.run(
-            [python, "-P", "-c", _QUESTION, *_HARNESS_MODULES, *modules],
+            # Python 3.10 has no option -P.
+            [python, "-c", _QUESTION, *_HARNESS_MODULES, *modules],
+            env={**os.environ, "PYTHONSAFEPATH": "1"},
             capture_output=True,
             text=True,
             check=True,

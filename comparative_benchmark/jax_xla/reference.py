@@ -149,7 +149,8 @@ def _bytes(atom: Any) -> int:
 
 # The output of these operations on a weight still counts as that weight.
 SAME_VALUES = frozenset({"convert_element_type", "copy", "reshape", "squeeze", "transpose"})
-_LOOPS = frozenset({"scan", "while", "cond"})
+# Their bodies are not called with the operands; a reduction's takes two numbers.
+_LOOPS = frozenset({"scan", "while", "cond", "reduce", "reduce_window"})
 
 
 def run_rounded(
@@ -308,6 +309,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
         return moved[id(value)][1]
 
     with jax.default_device(cpu):
+        params = jax.device_put(params, cpu)
         given = (jax.tree.map(move, params), *jax.device_put(moved_inputs(inputs), cpu))
         try:
             traced = jax.make_jaxpr(lambda *values: as_tuple(apply(*values)))(*given)

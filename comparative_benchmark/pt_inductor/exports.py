@@ -162,16 +162,8 @@ def export_reproducer(task: ExportTask) -> Exported:
             "threads": context.threads,
             "call": exported_programs.calls(plan, names),
         },
-        packages=("torch", "numpy", *(["ml_dtypes"] if _has_bfloat16(programs) else [])),
+        packages=("torch", "numpy", "ml_dtypes"),
         files=files,
         modules=exported_programs.modules(plan),
         notes=(note,),
-    )
-
-
-def _has_bfloat16(programs: Sequence[torch.export.ExportedProgram]) -> bool:
-    return any(
-        value.dtype == torch.bfloat16
-        for program in programs
-        for value in program.state_dict.values()
     )

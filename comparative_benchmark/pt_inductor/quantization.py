@@ -50,6 +50,8 @@ def apply_recipe(model: Any, recipe: Chosen) -> dict[str, Any]:
             else:
                 quantize_(module, config)
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError) as error:
+        if isinstance(error, torch.OutOfMemoryError) or "allocate memory" in str(error):
+            raise
         raise UnsupportedError(
             f"torchao cannot apply {recipe.label}: {_first_line(error)}"
         ) from error

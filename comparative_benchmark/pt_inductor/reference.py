@@ -547,9 +547,7 @@ class _NothingRounded(TorchDispatchMode):
         return result
 
     def _is_exact(self, value: torch.Tensor) -> bool:
-        if value.dtype in _WIDEST:
-            return True
-        return value.untyped_storage().data_ptr() in self._narrow_weights
+        return value.dtype in _WIDEST or value.untyped_storage().data_ptr() in self._narrow_weights
 
 
 def _floating(values: Any) -> list[torch.Tensor]:

@@ -24,6 +24,7 @@ from typing import Any, Self
 import attrs
 import msgspec
 
+from comparative_benchmark.analysis.machine.worker_settings import recorded_variables
 from comparative_benchmark.backends.api import OutputMode
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, sound_and_void
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
@@ -45,6 +46,7 @@ class Settings:
     Attributes:
       sampling: the sampling rule, with its name as `rule`.
       outputs: the requested handling of outputs.
+      variables: environment variables that can change speed or numbers.
       joined: interrupted runs that this run resumes; trials that this run stores count as stored
         for them.
     """
@@ -54,6 +56,7 @@ class Settings:
     sampling: dict[str, Any]
     execution_environment: ExecutionEnvironment
     outputs: OutputMode | None = None
+    variables: dict[str, str] = attrs.field(factory=dict)
     joined: tuple[str, ...] = ()
 
     @classmethod
@@ -73,6 +76,7 @@ class Settings:
             sampling={"rule": type(sampling).__name__, **rule},
             execution_environment=environment,
             outputs=outputs,
+            variables=recorded_variables(os.environ),
         )
 
     def differences(self, now: "Settings", *, stopping: bool = True) -> list[str]:
@@ -333,8 +337,8 @@ class Joined:
     Attributes:
       entries: the processes of each trial, in order.
       first_round: number of the next round to measure.
-      others: number of processes of these trials that were measured on other inputs or verified
-        against another truth.
+      others: number of processes of these trials that ran another program, were measured on other
+        inputs, or were verified against another truth.
     """
 
     entries: dict[ResultKey, list[Entry]] = attrs.field(factory=dict)
@@ -342,7 +346,9 @@ class Joined:
     others: int = 0
 
 
-def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
+def joined(
+    runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts], workload: str
+) -> Joined:
     """Joins processes that were measured under the same settings.
 
     Rounds are renumbered so that blocks share a number only if they were interleaved: blocks
@@ -351,6 +357,7 @@ def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
     Args:
       runs: interrupted runs, oldest first.
       facts: the current facts of each trial.
+      workload: digest of their workload; older journals do not record it.
     """
     entries: dict[ResultKey, list[Entry]] = {}
     first_round = others = 0
@@ -359,7 +366,11 @@ def joined(runs: Sequence[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
     for run in runs:
         usable = [entry for entry in run.entries if entry.key in facts]
         usable = [entry for entry in usable if not entry.partial or partial[entry.key] is entry]
-        fitting = [entry for entry in usable if facts[entry.key] == entry.facts]
+        fitting = [
+            entry
+            for entry in usable
+            if facts[entry.key] == entry.facts and entry.process.workload in (None, workload)
+        ]
         others += len(usable) - len(fitting)
         for replicate in sorted({entry.replicate for entry in fitting}):
             rounds = [first_round]
@@ -405,8 +416,10 @@ def _processes(lines: Iterable[Entry], settings: Settings) -> list[Entry]:
     latest: dict[tuple[ResultKey, int], Entry] = {}
     for line in lines:
         place = (line.key, line.replicate)
-        before = latest.get(place) if line.partial else None
-        latest[place] = line if before is None else _with_round(before, line)
+        before = latest.get(place)
+        # After a finished process, a round belongs to its repetition.
+        goes_on = line.partial and before is not None and before.partial
+        latest[place] = _with_round(before, line) if before and goes_on else line
     fewest = settings.sampling.get("min_rounds", 1)
     # The only process of a trial must be finished, because it needs the final verification.
     usable = settings.sampling.get("min_processes", 1) > 1
@@ -496,7 +509,7 @@ def _facts(settings: Settings, environments: Iterable[str]) -> dict[str, Any]:
     versions = {
         f"Python in {name}": around.environments[name].python_version for name in environments
     }
-    return facts | versions
+    return facts | versions | settings.variables
 
 
 def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -164,6 +164,7 @@ class ProcessRecord:
         `ok`.
       log_file: output of the worker.
       cold: whether it compiled with empty caches.
+      workload: digest of its workload; None in journals of older versions.
       stop_reason: why no more rounds were measured.
       timer_ns: resolution of the worker's clock.
       host_memory_base_bytes: resident memory before the model was loaded; None if unknown.
@@ -199,6 +200,7 @@ class ProcessRecord:
     traceback: str | None = None
     log_file: str = ""
     cold: bool = False
+    workload: str | None = None
     stop_reason: str | None = None
     timer_ns: float | None = None
     phases: dict[str, Phase] = attrs.field(factory=dict)

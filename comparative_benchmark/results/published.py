@@ -86,6 +86,11 @@ def _place(result: Result) -> Path:
 
 
 _ELSEWHERE = "..."
+# Metrics that may contain the message of an exception.
+_TEXTS = (
+    *("error", "without_second", "without_fresh_runs", "without_float64", "not_ranked"),
+    "truth_not_isolated",
+)
 # The folders of an absolute path, but not text after a host, a word or another path component.
 _FOLDERS = re.compile(r"(?<![\w.:/~<-])~?/(?:[^\s/'\"`:;,<>()\[\]{}|=]+/)+")
 
@@ -151,7 +156,7 @@ def _result(result: Result) -> Result:
     measured = result.measured
     metrics = attrs.evolve(
         measured,
-        error=_shown(measured.error),
+        **{name: _shown(getattr(measured, name)) for name in _TEXTS},
         variables=measured.variables
         and {name: without_folders(value) for name, value in measured.variables.items()},
     )

@@ -427,8 +427,8 @@ class TfXla(Backend):
         return optimized_hlo(self._function, inputs)
 
     def _known_once(self) -> BackendFacts:
-        has_variables = next(_variables(self._model), None) is not None
-        facts = BackendFacts(weights="parameters" if has_variables else "frozen")
+        known = _variables(self._model) if self._concrete is None else self._concrete.variables
+        facts = BackendFacts(weights="parameters" if list(known) else "frozen")
         if self.context.compiler != "eager":
             facts.not_measurable = ("lower", "first_run")
             facts.notes["compile"] = "a call that compiles and then runs once"
@@ -462,7 +462,6 @@ class TfXla(Backend):
         """Returns a function in the form that this backend's compiler runs."""
         if self.context.compiler == "eager":
             return function
-
         jit_compile = True if self.context.compiler == "xla" else None
         return tensorflow_models.function_of(function, jit_compile=jit_compile)
 

@@ -110,10 +110,8 @@ def _conv(operation: Any) -> int:
 
 def _conv_backward(operation: Any) -> int:
     # Both gradients of a convolution need as many multiplications as the convolution.
-    if operation.type == "Conv2DBackpropInput":
-        kernel = operation.inputs[1]
-    else:
-        [kernel] = operation.outputs
+    is_of_input = operation.type == "Conv2DBackpropInput"
+    kernel = operation.inputs[1] if is_of_input else operation.outputs[0]
     height, width, inputs, _ = map(int, kernel.shape)
     return 2 * _size(operation.inputs[2]) * height * width * inputs
 

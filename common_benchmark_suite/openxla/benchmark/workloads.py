@@ -67,6 +67,8 @@ def _shared_workload(
     specs: dict[str, Any] = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
     if (training := architecture.training(parameters)) is not None:
         specs["training"] = training
+    if hidden := architecture.hidden_sizes(parameters):
+        specs["hidden"] = hidden
     return Workload(
         label=architecture.label(parameters),
         inputs=inputs,

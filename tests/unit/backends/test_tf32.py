@@ -29,8 +29,9 @@ def test_nvidias_libraries_follow_the_user(monkeypatch):
         (["float32", "int64", "bool"], True),
         (["float32", "bfloat16"], False),
         (["float16"], False),
-        (["int32"], False),
-        ([], False),
+        # A model that hides its types.
+        (["int32"], True),
+        ([], True),
     ],
 )
 def test_a_model_of_float32_has_no_other_fractions(types, found):

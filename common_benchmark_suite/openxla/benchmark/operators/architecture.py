@@ -75,6 +75,14 @@ class OperatorArchitecture(Architecture):
         weights = [TensorSpec(shape=init.shape, dtype=dtype) for init in trained(parameters)]
         return (*results, *inputs, *weights)
 
+    def hidden_sizes(self, parameters: Parameters) -> Mapping[str, int]:
+        """Returns n if it is only the width of something between inputs and outputs."""
+        n = shape_of(parameters)[2]
+        other = {**parameters, "n": n + 1}
+        specs = [(self.input_specs(p), self.output_specs(p)) for p in (parameters, other)]
+        is_hidden = "n" in operator_of(parameters).uses and specs[0] == specs[1]
+        return {"n": n} if is_hidden else {}
+
     def trains(self, parameters: Parameters) -> bool:
         """Returns whether the operator runs forward and backward."""
         return trains(parameters)

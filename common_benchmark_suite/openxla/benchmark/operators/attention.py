@@ -36,22 +36,23 @@ def _jax(query: Any, key: Any, value: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    from openxla.benchmark.operators.precision import wide_jax
-
-    scores = jnp.einsum("bhqd,bhkd->bhqk", wide_jax(query), wide_jax(key))
-    weights = jax.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1)
-    return jnp.einsum("bhqk,bhkd->bhqd", weights, wide_jax(value)).astype(query.dtype)
+    # As in PyTorch, products take the inputs' type and are summed in at least fp32.
+    wide = jnp.promote_types(query.dtype, jnp.float32)
+    scores = jnp.einsum("bhqd,bhkd->bhqk", query, key, preferred_element_type=wide)
+    weights = jax.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1).astype(value.dtype)
+    y = jnp.einsum("bhqk,bhkd->bhqd", weights, value, preferred_element_type=wide)
+    return y.astype(query.dtype)
 
 
 def _tensorflow(query: Any, key: Any, value: Any) -> Any:
     import tensorflow as tf
 
+    from openxla.benchmark.models.tf.operations import matmul
     from openxla.benchmark.operators.precision import wide_tensorflow
 
-    wide = [wide_tensorflow(part) for part in (query, key, value)]
-    scores = tf.linalg.matmul(wide[0], wide[1], transpose_b=True)
+    scores = wide_tensorflow(matmul(query, key, transpose_b=True))
     weights = tf.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1)
-    return tf.cast(tf.linalg.matmul(weights, wide[2]), query.dtype)
+    return matmul(tf.cast(weights, value.dtype), value)
 
 
 OPERATOR = Operator(

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.models.tf.operations import differentiable
 from openxla.benchmark.operators import models
 from openxla.benchmark.operators.definition import Layer
 
@@ -41,7 +42,7 @@ class OperatorModel(tf.Module, models.OperatorModel):
     def _with_gradients(self, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
         floating = [value for value in inputs if value.dtype.is_floating]
         sources = [*floating, *(self.held[name] for name in self.trained)]
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
+        with differentiable(), tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(sources)
             outputs = as_tuple(self._call(*inputs))
             targets = [value for value in outputs if value.dtype.is_floating]

@@ -1,6 +1,5 @@
 """transformer_block: attention of 8 heads and an MLP, each after a norm, on [m, 16, k]."""
 
-import math
 from typing import Any
 
 from openxla.benchmark.def_types import DefinitionError
@@ -37,8 +36,8 @@ def _torch(m: int, k: int, n: int) -> Any:
 
 def _jax(weights: Any, x: Any) -> Any:
     import jax
-    import jax.numpy as jnp
 
+    from openxla.benchmark.operators.attention import OPERATOR as ATTENTION
     from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
     from openxla.benchmark.operators.precision import linear_jax, wide_jax
 
@@ -50,9 +49,7 @@ def _jax(weights: Any, x: Any) -> Any:
         rows, length, 3, HEADS, -1
     )
     query, key, value = parts.transpose(2, 0, 3, 1, 4)
-    scores = jnp.einsum("bhqd,bhkd->bhqk", wide_jax(query), wide_jax(key))
-    shares = jax.nn.softmax(scores / math.sqrt(width // HEADS), axis=-1)
-    y = jnp.einsum("bhqk,bhkd->bqhd", shares, wide_jax(value)).astype(x.dtype)
+    y = ATTENTION.jax(query, key, value).swapaxes(1, 2)
     x = x + linear_jax(y.reshape(rows, length, width), weights["proj.weight"])
     up = linear_jax(normal(x, "norm2"), weights["up.weight"])
     active = jax.nn.gelu(wide_jax(up), approximate=False).astype(x.dtype)
@@ -63,8 +60,8 @@ def _tensorflow(weights: Any, x: Any) -> Any:
     import tensorflow as tf
 
     from openxla.benchmark.models.tf.operations import gelu
+    from openxla.benchmark.operators.attention import OPERATOR as ATTENTION
     from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
-    from openxla.benchmark.operators.precision import wide_tensorflow
 
     def normal(value: Any, name: str) -> Any:
         return NORM.tensorflow(value, weights[f"{name}.weight"], weights[f"{name}.bias"])
@@ -74,10 +71,9 @@ def _tensorflow(weights: Any, x: Any) -> Any:
 
     rows, length, width = x.shape
     parts = tf.reshape(times(normal(x, "norm1"), "qkv"), (rows, length, 3, HEADS, -1))
-    query, key, value = map(wide_tensorflow, tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4))))
-    scores = tf.linalg.matmul(query, key, transpose_b=True) / math.sqrt(width // HEADS)
-    y = tf.transpose(tf.linalg.matmul(tf.nn.softmax(scores), value), (0, 2, 1, 3))
-    x = x + times(tf.cast(tf.reshape(y, (rows, length, width)), x.dtype), "proj")
+    query, key, value = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)))
+    y = tf.transpose(ATTENTION.tensorflow(query, key, value), (0, 2, 1, 3))
+    x = x + times(tf.reshape(y, (rows, length, width)), "proj")
     return x + times(gelu(times(normal(x, "norm2"), "up")), "down")
 
 

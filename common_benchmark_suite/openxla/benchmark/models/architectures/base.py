@@ -101,6 +101,10 @@ class Architecture(abc.ABC):
         """
         return None
 
+    def hidden_sizes(self, parameters: Parameters) -> Mapping[str, int]:
+        """Returns sizes that neither inputs nor outputs show; part of the workload's identity."""
+        return {}
+
     def config_of(self, parameters: Parameters) -> Mapping[str, Any]:
         """Returns the configuration that `model_name` of the parameters names.
 

@@ -10,7 +10,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.layers import Linear, SelfAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Linear, MultiHeadAttention, layer_norm, wide
 
 
 class Layer(nnx.Module):
@@ -18,7 +18,7 @@ class Layer(nnx.Module):
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
-        self.attention = SelfAttention(hidden, config["num_attention_heads"], rngs)
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"], rngs)
         self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
         self.up = Linear(hidden, intermediate, rngs=rngs)
         self.down = Linear(intermediate, hidden, rngs=rngs)
@@ -26,7 +26,7 @@ class Layer(nnx.Module):
 
     def __call__(self, x: jax.Array, bias: jax.Array) -> jax.Array:
         """[batch, seq, hidden] and bias [batch, 1, 1, seq] -> [batch, seq, hidden]."""
-        x = self.attention_norm(x + self.attention(x, bias))
+        x = self.attention_norm(x + self.attention(x, x, bias=bias))
         return self.output_norm(x + self.down(jax.nn.gelu(self.up(x), approximate=False)))
 
 
@@ -49,8 +49,8 @@ class Bert(nnx.Module):
         tables = (part.embedding[...] for part in (self.words, self.types, self.positions))
         words, types, positions = tables
         x = self.norm(words[input_ids] + types[0] + positions[:seq])
-        lowest = jnp.array(jnp.finfo(x.dtype).min, x.dtype)
-        bias = jnp.where(attention_mask[:, None, None, :] > 0, jnp.zeros((), x.dtype), lowest)
+        lowest = jnp.array(jnp.finfo(wide(x)).min, wide(x))
+        bias = jnp.where(attention_mask[:, None, None, :] > 0, jnp.zeros((), wide(x)), lowest)
         for layer in self.layers:
             x = layer(x, bias)
         return x

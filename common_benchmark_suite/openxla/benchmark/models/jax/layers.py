@@ -84,7 +84,13 @@ class BatchNorm(nnx.Module):
 
 
 def attention(
-    query: jax.Array, key: jax.Array, value: jax.Array, *, heads: int, causal: bool = False
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    heads: int,
+    causal: bool = False,
+    bias: jax.Array | None = None,
 ) -> jax.Array:
     """Multi-head attention; scores and softmax are at least float32.
 
@@ -94,6 +100,7 @@ def attention(
       value: [batch, keys, heads * head_size].
       heads: number of heads.
       causal: whether a query only attends to keys up to its own position.
+      bias: [batch, 1, 1, keys] to add to the scores, in `wide`.
 
     Returns:
       [batch, queries, heads * head_size], of the type of the query.
@@ -111,7 +118,7 @@ def attention(
     if causal:
         visible = np.tri(length, dtype=np.bool_)
         scores = jnp.where(visible, scores, jnp.finfo(wide).min)
-    weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    weights = jax.nn.softmax(scores if bias is None else scores + bias).astype(value.dtype)
     context = product("bhqk,bhkd->bhqd", weights, value)
     return context.swapaxes(1, 2).reshape(batch, length, width)
 
@@ -143,27 +150,13 @@ class MultiHeadAttention(nnx.Module):
         self.value = Linear(context_width, width, use_bias="value" in biases, rngs=rngs)
         self.output = Linear(width, width, rngs=rngs)
 
-    def __call__(self, x: jax.Array, context: jax.Array, *, causal: bool = False) -> jax.Array:
-        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
+    def __call__(self, x: jax.Array, context: jax.Array, **options: Any) -> jax.Array:
+        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width].
+
+        Options are those of `attention`.
+        """
         query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output(attention(query, key, value, heads=self.heads, causal=causal))
-
-
-class SelfAttention(MultiHeadAttention):
-    """Multi-head attention of a sequence to itself, all in the type of the sequence."""
-
-    def __call__(self, x: jax.Array, bias: Any = None) -> jax.Array:  # type: ignore[override]
-        """[batch, seq, width], and [batch, 1, 1, seq] to add to the scores, -> as x."""
-        batch, seq, width = x.shape
-        head_size = width // self.heads
-        query, key, value = (
-            part(x).reshape(batch, seq, self.heads, head_size).swapaxes(1, 2)
-            for part in (self.query, self.key, self.value)
-        )
-        scores = product("bhqd,bhkd->bhqk", query, key) * np.sqrt(1 / head_size).astype(x.dtype)
-        weights = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1)
-        context = product("bhqk,bhkd->bhqd", weights, value)
-        return self.output(context.swapaxes(1, 2).reshape(batch, seq, width))
+        return self.output(attention(query, key, value, heads=self.heads, **options))
 
 
 def layer_norm(width: int, epsilon: float, rngs: nnx.Rngs) -> nnx.LayerNorm:

@@ -10,7 +10,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.layers import Conv, Linear, SelfAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Conv, Linear, MultiHeadAttention, layer_norm
 
 
 class Layer(nnx.Module):
@@ -19,14 +19,15 @@ class Layer(nnx.Module):
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
-        self.attention = SelfAttention(hidden, config["num_attention_heads"], rngs)
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"], rngs)
         self.mlp_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
         self.up = Linear(hidden, intermediate, rngs=rngs)
         self.down = Linear(intermediate, hidden, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        x = x + self.attention(self.attention_norm(x))
+        y = self.attention_norm(x)
+        x = x + self.attention(y, y)
         return x + self.down(jax.nn.gelu(self.up(self.mlp_norm(x)), approximate=False))
 
 
