@@ -34,15 +34,6 @@ def hide_gpus() -> None:
         tf.config.set_visible_devices([], "GPU")
 
 
-def is_tensorflow_model(model: Any) -> bool:
-    """Returns whether a model, or anything that it holds, is one of TensorFlow's objects."""
-    tf = sys.modules.get("tensorflow")
-    if tf is None:
-        return False
-    trackable = tf.__internal__.tracking.Trackable
-    return any(isinstance(part, trackable) for part in (model, *vars(model).values()))
-
-
 def from_tensorflow(
     model: Any, inputs: Sequence[Array], context: BackendContext
 ) -> program.ImportedProgram:
@@ -123,10 +114,12 @@ def import_model(
     """Returns the program of a model or an ONNX file; phases `trace` and `lower`."""
     if hasattr(model, "write_onnx"):
         return _from_onnx(model, inputs, context)
-    if hasattr(model, "apply") and hasattr(model, "params"):
-        return _from_jax(model, inputs, context)
-    if is_tensorflow_model(model):
-        return from_tensorflow(model, inputs, context)
+    if not torch_export.holds_modules(model):
+        # Libraries of JAX and TensorFlow may have imported the other.
+        if "tensorflow" in sys.modules and not hasattr(model, "apply"):
+            return from_tensorflow(model, inputs, context)
+        if "jax" in sys.modules:
+            return _from_jax(model, inputs, context)
     return _from_torch(model, inputs, context)
 
 
@@ -146,11 +139,14 @@ def _from_jax(
 ) -> program.ImportedProgram:
     import jax
 
-    leaves = jax.tree_util.tree_leaves_with_path(model.params)
+    from comparative_benchmark.backends.frameworks import jax_models
+
+    apply, params = jax_models.split(model)
+    leaves = jax.tree_util.tree_leaves_with_path(params)
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
     with context.phase("trace"):
         # Keep unused arguments, so that the leading ones are the weights, one by one.
-        traced = jax.jit(model.apply, keep_unused=True).trace(model.params, *inputs)
+        traced = jax.jit(apply, keep_unused=True).trace(params, *inputs)
     with context.phase("lower"):
         text = traced.lower().as_text()
         weights = [np.asarray(leaf) for _, leaf in leaves]

@@ -87,14 +87,16 @@ def profile_program(
         events = trace_events(json.loads(line) for line in lines)
     exported.unlink()
     write_trace(trace, events)
-    profile = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
+    profile = profile_of(events, iterations, stack=f"IREE {version('iree-base-runtime')}")
     return [bundle, report, trace, write(profile, directory)]
 
 
-def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorProfile:
+def profile_of(
+    events: Sequence[Mapping[str, Any]], iterations: int, *, stack: str
+) -> OperatorProfile:
     """Returns the dispatches of a trace as operators.
 
-    The tool warms up before it counts: iterations are the executions that were recorded.
+    An iteration may be several executions in the trace, because loops run on the host.
     """
     spans, told = [], {}
     for event in events:
@@ -104,7 +106,6 @@ def profile_of(events: Sequence[Mapping[str, Any]], *, stack: str) -> OperatorPr
             does = _DISPATCH.sub("", name)
             told[name] = Operator(name=name, does=does, **_cost(does))
             spans.append((name, event["tid"], start, start + float(event["dur"])))
-    iterations = sum(event.get("cat") == "execute" for event in events)
     operators = operators_of(spans, iterations, told)
     return OperatorProfile(
         stack=stack,

@@ -181,14 +181,13 @@ def compile_flags(
     """
     if device not in _DEVICE_FLAGS:
         raise ValueError(f"unknown device {device!r}, expected one of {sorted(_DEVICE_FLAGS)}")
-    flags = [
+    cpu = [f"--iree-llvmcpu-target-cpu={target_cpu}"] if device == "local" else []
+    return [
         f"--iree-hal-target-device={device}",
         f"--iree-opt-data-tiling={str(data_tiling).lower()}",
         *_DEVICE_FLAGS[device],
+        *cpu,
     ]
-    if device == "local":
-        flags.append(f"--iree-llvmcpu-target-cpu={target_cpu}")
-    return flags
 
 
 class _ExternalWeights:

@@ -198,10 +198,8 @@ def profile_model(
             seen.add(info.node_name)
             if info.status == info.Status.EXECUTED:
                 time_us = info.real_time.total_seconds() * 1e6
-                kind = {"layer": info.node_type, "kernel": info.exec_type}
-                layers.setdefault(info.node_name, {**kind, "times_us": []})["times_us"].append(
-                    time_us
-                )
+                kind = {"layer": info.node_type, "kernel": info.exec_type, "times_us": []}
+                layers.setdefault(info.node_name, kind)["times_us"].append(time_us)
                 spans.append((f"{info.node_type} {info.exec_type}", info.node_name, time_us))
     times, table = directory / "layers.json", directory / "layers.txt"
     times.write_text(json.dumps({"iterations": iterations, "layers": layers}), encoding="utf-8")

@@ -47,7 +47,7 @@ def write(
     elif hasattr(model, "tflite_file"):
         with phase("lower"), torch_export.refusing("OpenVINO's front end for TFLite"):
             converted = [_from_tflite(model, inputs)]
-    elif "torch" in sys.modules and _holds_torch_modules(model):
+    elif torch_export.holds_modules(model):
         converted, plan = _from_torch(model, inputs, phase)
     elif "tensorflow" in sys.modules and hasattr(model, "forward"):
         converted = [_from_tensorflow(model, inputs, phase)]
@@ -99,12 +99,6 @@ def _from_tflite(model: Any, inputs: Sequence[Array]) -> Any:
             port.get_tensor().set_names({pattern.format(place)})
     converted.reshape({INPUT.format(i): list(v.shape) for i, v in enumerate(inputs)})
     return converted
-
-
-def _holds_torch_modules(model: Any) -> bool:
-    from comparative_benchmark.backends.frameworks import torch_modules as modules
-
-    return next(modules.of(model), None) is not None
 
 
 def _from_torch(

@@ -2,9 +2,10 @@
 
 import importlib
 import shutil
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +33,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.checkpoints import CheckpointError
+from openxla.benchmark.models.in_tree import OfInputsAlone
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.program import Program
@@ -80,7 +82,7 @@ def export_file(
                 "--backend tflite:native"
             )
         path = Path(definition.parameters["source"])
-        return {**described(path, "fp32"), "origin": "brought", "versions": {}}
+        return {**described(path, "the file's own"), "origin": "brought", "versions": {}}
     specs = specs_of(inputs)
     arguments = {
         "definition": attrs.asdict(definition),
@@ -117,6 +119,9 @@ def export_here(
             model = ModelDefinition(**definition).create()
         if isinstance(model, TfLiteModel):
             return _given(model, compiler, channel.phase)
+        # After the next import, a JAX model that has `forward` alone would count as TensorFlow's.
+        if "jax" in sys.modules and "tensorflow" not in sys.modules and not hasattr(model, "apply"):
+            model = OfInputsAlone(model)
         with channel.phase("import"):
             importlib.import_module("tensorflow")
         specs = [TensorSpec(**item) for item in inputs]
@@ -202,6 +207,7 @@ def export_reproducer(task: ExportTask) -> Exported:
     context = task.context
     uses_xnnpack = _uses_xnnpack(context)
     file = _file(task)
+    changes = file.get("notes", {}).items()
     shutil.copyfile(file["path"], task.directory / "model.tflite")
     resolver = "AUTO" if uses_xnnpack else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
     return Exported(
@@ -219,15 +225,9 @@ def export_reproducer(task: ExportTask) -> Exported:
                 is_packaged=False,
             ),
         ),
-        notes=(_NOTE, *_changes(file)),
+        notes=(_NOTE, *(f"Changed by the conversion: {name}, {text}." for name, text in changes)),
         program_sha256=file["sha256"],
     )
-
-
-def _changes(file: Mapping[str, Any]) -> Iterator[str]:
-    """Yields how the conversion changed the model."""
-    for name, value in file.get("notes", {}).items():
-        yield f"Changed by the conversion: {name}, {value}."
 
 
 def _uses_xnnpack(context: BackendContext) -> bool:
@@ -384,8 +384,7 @@ class TfLite(Backend):
             artifact_sha256=self._file["sha256"],
             artifact_size_bytes=self._file["size_bytes"],
         )
-        facts.notes["precision"] = self._file["precision"]
-        facts.notes["origin"] = self._file["origin"]
+        facts.notes |= {name: self._file[name] for name in ("precision", "origin")}
         facts.notes["converter"] = self._file["versions"]
         facts.notes |= self._file.get("notes", {})
         facts.notes["dispatch"] = SYNCHRONOUS

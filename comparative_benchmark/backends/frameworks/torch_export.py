@@ -7,6 +7,7 @@ unsupported, with the exporter's reason. The functions that need PyTorch import 
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 # torch.export's message if a model keeps its loop out of the program.
 _HOST_LOOP = "Non-recursive torch.compiler.disable"
 _LONGEST_REASON = 400
+
+
+def holds_modules(model: Any) -> bool:
+    """Returns whether a model holds PyTorch modules; does not import PyTorch."""
+    if "torch" not in sys.modules:
+        return False
+    from comparative_benchmark.backends.frameworks import torch_modules
+
+    return next(torch_modules.of(model), None) is not None
 
 
 def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export.ExportedProgram:

@@ -85,7 +85,7 @@ def test_a_program_of_which_xla_tells_no_times_is_listed():
 
 
 def test_iree_dispatches_have_their_shape_in_their_name():
-    profile = iree.profile_of(read_trace(RECORDED / "iree.trace.json"), **STACK)
+    profile = iree.profile_of(read_trace(RECORDED / "iree.trace.json"), 2, **STACK)
     found = by_name(profile)
     assert profile.iterations == 2
     wide = found["main_dispatch_16_matmul_32x512x128_f32"]

@@ -90,7 +90,7 @@ def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters:
     if create is None:
         raise DefinitionError(f"{source.file} has no function create_model(**parameters)")
     model = create(**parameters)
-    return _OfInputsAlone(model) if isinstance(model, JaxInferenceModel) else model
+    return OfInputsAlone(model) if isinstance(model, JaxInferenceModel) else model
 
 
 class JaxInferenceModel(InferenceModel):
@@ -101,15 +101,15 @@ class JaxInferenceModel(InferenceModel):
         raise NotImplementedError(f"{type(self).__name__} has no apply()")
 
 
-class _OfInputsAlone:
-    """Adapts that suite's JAX interface to ours, in which `apply` also takes parameters.
+class OfInputsAlone:
+    """Adapts a JAX model that has `forward` alone to ours, whose `apply` also takes parameters.
 
     That suite compiles `forward`, in which the weights are constants.
     """
 
     params: tuple[()] = ()
 
-    def __init__(self, model: JaxInferenceModel) -> None:
+    def __init__(self, model: Any) -> None:
         self._model = model
 
     def __getattr__(self, name: str) -> Any:

@@ -100,7 +100,25 @@ class ImageClassifierModel(HuggingFaceModel):
         return self.model(pixel_values=as_tensor(pixel_values)).logits
 
 
-transformers.AttentionInterface.register(_ATTENTION, sdpa_attention_forward)
+def _attend(
+    module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
+) -> Any:
+    """Returns transformers' attention; a single masked query never repeats keys and values.
+
+    transformers avoids this in eager mode only. The heads that share a key become rows of one
+    product, as in our JAX and TensorFlow models.
+    """
+    if attention_mask is None or query.shape[2] > 1:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    batch, heads, _, size = query.shape
+    rows = query.reshape(batch, key.shape[1], heads // key.shape[1], size)
+    y = torch.nn.functional.scaled_dot_product_attention(
+        rows, key, value, attn_mask=attention_mask, scale=options.get("scaling")
+    )
+    return y.reshape(batch, 1, heads, size), None
+
+
+transformers.AttentionInterface.register(_ATTENTION, _attend)
 
 
 class _Collect:

@@ -10,7 +10,6 @@ softmax returns 0 for a score six below the largest.
 """
 
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -165,7 +164,7 @@ def convert(
     """Returns the content of a TFLite file.
 
     Args:
-      model: in JAX (with `apply` and `params`, or `forward` alone) or in TensorFlow (`forward`).
+      model: in JAX (with `apply` and `params`) or in TensorFlow (`forward`).
       inputs: shape and type of each input.
       precision: one of `fp32`, `fp16-weights`, `dynamic-range`, `int8`.
       directory: an empty one, for the SavedModel.
@@ -266,11 +265,9 @@ def _traced(
       sixteen_bits: whether the model may be in a 16-bit type.
       count: if given, the masks of a JAX model are clamped, and it is called with their number.
     """
-    is_jax = hasattr(model, "apply") and hasattr(model, "params")
-    if not is_jax and not hasattr(model, "layer"):
-        # For a user's own kind of model, judge by the modules imported.
-        is_jax = "jax" in sys.modules and "tensorflow" not in sys.modules
     import tensorflow as tf
+
+    is_jax = hasattr(model, "apply") and hasattr(model, "params")
 
     module = tf.Module()
     call = _jax_call(model, module, count) if is_jax else _tensorflow_call(model, module)
@@ -301,13 +298,12 @@ def _jax_call(model: Any, module: Any, count: Callable[[int], None] | None) -> C
     import tensorflow as tf
     from jax.experimental import jax2tf
 
-    apply = getattr(model, "apply", lambda _, *inputs: model.forward(*inputs))
-    leaves, structure = jax.tree.flatten(getattr(model, "params", ()))
+    leaves, structure = jax.tree.flatten(model.params)
     # A flat list, because a SavedModel cannot store a dictionary with numeric keys.
     module.leaves = [tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
 
     def program(weights: Any, *inputs: Any) -> Any:
-        return apply(jax.tree.unflatten(structure, weights), *inputs)
+        return model.apply(jax.tree.unflatten(structure, weights), *inputs)
 
     run = jax2tf.convert(
         program if count is None else clamp_jax(program, count),
