@@ -41,6 +41,7 @@ def own(tmp_path):
         }
         for metrics in record["metrics"].values():
             metrics["variables"] = {"TF_CPP_VMODULE": f"/home/{USER}/modules"}
+            metrics["without_second"] = f"failed: no such file: '/home/{USER}/vocab.txt'"
     path = tmp_path / "own.json"
     path.write_text(json.dumps(document))
     return path

@@ -291,7 +291,7 @@ def test_a_model_as_the_guide_writes_it_runs_in_every_framework(tmp_path, enviro
     (package / "suite.py").write_text(GUIDE_SUITE)
     done = run_cbs(
         *("--suite", "guide_models.suite", "-name", "models/NEWBASE.+", "-w", "1", "-iter", "2"),
-        *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla"),
+        *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla,iree:llvm-cpu,tflite:native"),
         directory=tmp_path,
         environment={**environment, "PYTHONPATH": python_path(tmp_path)},
     )

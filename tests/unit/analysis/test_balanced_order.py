@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
@@ -57,8 +58,8 @@ def test_who_starts_first_differs_from_seed_to_seed():
     assert min(first.values()) > 70
 
 
-def interrupted(seed):
-    return SimpleNamespace(settings=SimpleNamespace(sampling={"seed": seed}))
+def interrupted(seed, path="2.jsonl"):
+    return SimpleNamespace(path=Path(path), settings=SimpleNamespace(sampling={"seed": seed}))
 
 
 def test_a_run_draws_a_seed_or_takes_that_of_the_run_that_it_continues():
@@ -67,6 +68,9 @@ def test_a_run_draws_a_seed_or_takes_that_of_the_run_that_it_continues():
     assert len(drawn) == 5
     assert None not in drawn
     assert _with_seed(settings, [interrupted(17)]).sampling.seed == 17
+    # Older journals may not fit any more.
+    runs = [interrupted(5, "1.jsonl"), interrupted(17), interrupted(4, "1.undecided.jsonl")]
+    assert _with_seed(settings, runs).sampling.seed == 17
     given = attrs.evolve(settings, sampling=SamplingRule(seed=3))
     assert _with_seed(given, [interrupted(17)]) is given
     counts = RunSettings(device=HOST_CPU, sampling=FixedCounts(warmup_iterations=1, iterations=1))

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.analysis.machine.host import python_environment
-from comparative_benchmark.engine.settings import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.engine.settings import (
+    UnusableEnvironmentError,
+    interpreters,
+    parse_environments,
+)
 from comparative_benchmark.engine.trial import in_environments, parse_competitors
 
 HERE = sys.executable
@@ -30,6 +34,12 @@ def test_an_interpreter_or_its_virtual_environment_can_be_named(tmp_path):
     # A bare environment lacks all packages that a worker needs.
     with pytest.raises(UnusableEnvironmentError, match="workers also need attrs, numpy, ml"):
         parse_environments(f"other={tmp_path / 'other'}")
+
+
+def test_an_interpreter_on_the_path_can_be_named(tmp_path, monkeypatch):
+    (tmp_path / "python9").symlink_to(HERE)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert interpreters("other=python9") == {"other": str(tmp_path / "python9")}
 
 
 def test_competitors_are_doubled_and_named(tmp_path):

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.analysis.stats.planning import SamplingRule
+from comparative_benchmark.analysis.stats.planning import CompileOnly, SamplingRule
 from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.cli.commands import micro
 from comparative_benchmark.cli.commands import run as run_command
@@ -304,19 +304,24 @@ def test_a_later_failure_counts_more_than_an_earlier_success():
     [trial, *_] = _trials(1)
     settings = RunSettings(device=HOST_CPU)
 
-    def result(status):
+    def result(status, *, compile_only=False):
         return SimpleNamespace(
             key=trial.key,
             status=status,
             definition=SimpleNamespace(
                 outputs=settings.outputs, workload=SimpleNamespace(digest=trial.workload.digest)
             ),
-            measured=SimpleNamespace(truth_source=None),
+            measured=SimpleNamespace(truth_source=None, compile_only=compile_only),
         )
 
     for statuses, is_done in ((["OK"], 1), (["OK", "WRONG_OUTPUT"], 0), (["FAILED", "OK"], 1)):
         old = [result(Status[status]) for status in statuses]
         assert len(resuming._done([trial], settings, old, ())) == is_done
+    # A compile time is no latency, and vice versa.
+    old = [result(Status.OK, compile_only=True)]
+    assert not resuming._done([trial], settings, old, ())
+    compiling = attrs.evolve(settings, sampling=CompileOnly())
+    assert resuming._done([trial], compiling, old, ())
 
 
 def test_two_inputs_of_one_model_have_logs_of_their_own():

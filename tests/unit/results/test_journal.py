@@ -61,7 +61,13 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
             self.trial, self.plan, self.exports = trial, plan, {}
             self.alive, self.loaded, self.iterations_per_block = True, False, 1
             self.token = float(int.from_bytes(os.urandom(4)) + 1)
-            self.record = attrs.evolve(good, blocks=[], cold=plan.cold)
+            self.record = attrs.evolve(
+                good,
+                blocks=[],
+                cold=plan.cold,
+                workload=trial.workload.digest,
+                final_verification=None,
+            )
 
         def __enter__(self):
             return self
@@ -82,6 +88,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
 
         def finish(self):
             time.sleep(0.002)
+            self.record.final_verification = good.final_verification
 
         def why_enough_rounds(self, rule):
             return None
@@ -263,6 +270,22 @@ def test_rounds_of_unfinished_processes_are_kept(machine):
     assert sorted(process.stop_reason for process in processes)[:2] == 2 * ["interrupted"]
 
 
+def test_an_unfinished_process_may_be_the_last_of_its_trial(machine):
+    machine.run_until(7, with_rounds=True)
+    before = len(machine.started())
+    results = machine.run()
+    assert len(machine.started()) == before
+    assert {result.status for result in results} == {Status.OK}
+    assert all(result.measured.final_verification for result in results)
+
+
+def test_a_trial_has_a_finished_process_even_if_the_budget_is_spent(machine):
+    machine.run_until(0, with_rounds=True)
+    results = machine.run(until=0.0)
+    assert {result.status for result in results} == {Status.OK}
+    assert [len(result.measured.processes) for result in results] == [2, 2, 2]
+
+
 @pytest.mark.parametrize("fewest", [3, 4])
 def test_a_process_with_too_few_rounds_is_not_kept(machine, monkeypatch, fewest):
     rule, rounds = attrs.evolve(RULE, min_rounds=fewest, max_rounds=9), []
@@ -420,6 +443,55 @@ def test_processes_of_other_settings_are_not_joined(machine, change, said):
     assert any(said in line and "ignoring " in line for line in machine.said)
     # Only the user may remove them.
     assert machine.kept() == kept
+
+
+def test_processes_with_other_variables_are_not_joined(machine, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    machine.run_until(5)
+    kept = machine.kept()
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    results = machine.run()
+    assert not kept & {token for of in tokens(results).values() for token in of}
+    assert any("XLA_FLAGS absent, now --xla" in line for line in machine.said)
+
+
+def test_processes_of_another_program_are_not_joined(machine):
+    machine.run_until(5)
+    runs, _ = journal.interrupted_runs(machine.output, ())
+    facts = {entry.key: entry.facts for run in runs for entry in run.entries}
+    [digest] = {trial.workload.digest for trial in machine.trials}
+    assert journal.joined(runs, facts, digest).others == 0
+    # An edited model may have the same inputs and the same truth.
+    assert journal.joined(runs, facts, "1" * 64).others == 5
+
+
+def test_a_round_after_a_failure_belongs_to_the_next_attempt(machine):
+    machine.run_until(1, with_rounds=True)
+    [run], _ = journal.interrupted_runs(machine.output, ())
+    [ended] = [entry for entry in run.entries if not entry.partial]
+    failed = attrs.evolve(ended.process, status=Status.WRONG_OUTPUT, phase="verify_last_run")
+    attempt = attrs.evolve(ended.process, blocks=ended.process.blocks[:1])
+    lines = [
+        attrs.evolve(ended, process=failed),
+        attrs.evolve(ended, process=attempt, partial=True),
+    ]
+    # One round is too few, so the process is dropped.
+    assert journal._processes(lines, run.settings) == []
+
+
+def test_failures_run_again(machine):
+    machine.run_until(5)
+    [run], _ = journal.interrupted_runs(machine.output, ())
+    failed = attrs.evolve(
+        run.entries[0],
+        process=attrs.evolve(
+            run.entries[0].process, status=Status.FAILED, phase="measure", reason="so"
+        ),
+    )
+    journal._replace(run.path, run.settings, [failed, *run.entries[1:]])
+    results = machine.run()
+    assert {result.status for result in results} == {Status.OK}
+    assert [len(result.measured.processes) for result in results] == [3, 3, 3]
 
 
 def test_another_sampling_rule_or_another_truth_joins_nothing(machine):

@@ -5,8 +5,15 @@ import re
 import attrs
 import pytest
 
-from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelTestData
+from comparative_benchmark.studies.micro.shapes import Shape
+from openxla.benchmark.comparative_suite import catalog, operator_cases
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    ModelFrameworkType,
+    ModelTestData,
+)
+from openxla.benchmark.operators import operators
 from openxla.benchmark.workloads import workload_of
 
 CASES = {case.model.name: case for case in catalog.all_benchmarks()}
@@ -56,6 +63,19 @@ def test_the_number_of_generated_tokens_changes_the_workload_though_the_inputs_a
     ours, theirs = workload_of(GREEDY), workload_of(variant(GREEDY, max_new_tokens=9))
     assert ours.inputs == theirs.inputs
     assert ours.digest != theirs.digest
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_all_sizes_of_an_operator_are_part_of_its_workload(backward):
+    torch = [ModelFrameworkType.PYTORCH]
+    sizes = Shape(m=64, k=64, n=96)
+    for name, operator in operators().items():
+        if backward and not operator.is_differentiable:
+            continue
+        for letter in operator.uses:
+            shapes = [sizes, attrs.evolve(sizes, **{letter: 128})]
+            one, other = operator_cases.cases([name], shapes, ["fp32"], torch, backward=backward)
+            assert workload_of(one).digest != workload_of(other).digest, (name, letter)
 
 
 def test_generating_and_scoring_the_same_prompt_are_two_workloads():
