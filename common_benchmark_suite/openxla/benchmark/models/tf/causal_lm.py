@@ -16,9 +16,10 @@ import tensorflow as tf
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
 from openxla.benchmark.models.model_interfaces import GenerationModel, max_new_tokens
-from openxla.benchmark.models.tf.keras_model import KerasModel
+from openxla.benchmark.models.tf.keras_model import Build, KerasModel
 from openxla.benchmark.models.tf.layers import Layer, Linear, merge_heads, split_heads
 from openxla.benchmark.models.tf.operations import at_least_float32, gelu_tanh, matmul
 
@@ -43,49 +44,46 @@ def insert(cache: LayerCache, new: LayerCache, position: tf.Tensor) -> LayerCach
     return keys, values
 
 
-def continue_greedily(
-    decode: Callable[[tf.Tensor, tf.Tensor, Any], tuple[tf.Tensor, Any]],
-    prefilled: tuple[tf.Tensor, Any],
-    *,
-    position: int,
-    new: int,
-    forced_tokens: tf.Tensor | None = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Chooses tokens one at a time, in a single loop of the program.
+class GreedyModel(KerasModel, GenerationModel):
+    """A generating model; `forward` and `generate` are the same function."""
 
-    Args:
-      decode: `GenerationModel.decode`.
-      prefilled: what `GenerationModel.prefill` returned.
-      position: position of the first new token.
-      new: number of tokens to choose.
-      forced_tokens: i32[batch, new], the tokens to feed instead of the chosen ones.
+    def __init__(self, architecture: Architecture, parameters: Parameters, build: Build) -> None:
+        super().__init__(architecture, parameters, build)
+        self.max_new_tokens = integer(parameters, "max_new_tokens")
+        self._prompt_inputs = len(architecture.input_specs(parameters))
 
-    Returns:
-      As `GenerationModel.generate`.
-    """
-    logits, cache = prefilled
-    chosen = tf.TensorArray(tf.int32, size=new, element_shape=logits.shape[:1])
-    scores = tf.TensorArray(logits.dtype, size=new, element_shape=logits.shape)
+    def generate(self, *inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `GenerationModel.generate`; one program with a loop."""
+        prompt, given = inputs[: self._prompt_inputs], inputs[self._prompt_inputs :]
+        position = self.first_position(*prompt)
+        logits, cache = self.prefill(*prompt)
+        new = self.max_new_tokens
+        chosen = tf.TensorArray(tf.int32, size=new, element_shape=logits.shape[:1])
+        scores = tf.TensorArray(logits.dtype, size=new, element_shape=logits.shape)
 
-    def step(
-        index: tf.Tensor, logits: tf.Tensor, cache: Any, chosen: Any, scores: Any
-    ) -> tuple[Any, ...]:
-        token = _choose(logits)
-        fed = token if forced_tokens is None else forced_tokens[:, index]
-        after, cache = decode(fed, position + index, cache)
-        return index + 1, after, cache, chosen.write(index, token), scores.write(index, logits)
+        def step(
+            index: tf.Tensor, logits: tf.Tensor, cache: Any, chosen: Any, scores: Any
+        ) -> tuple[Any, ...]:
+            token = _choose(logits)
+            fed = given[0][:, index] if given else token
+            after, cache = self.decode(fed, position + index, cache)
+            return index + 1, after, cache, chosen.write(index, token), scores.write(index, logits)
 
-    # All but the last token are fed; the last is only chosen.
-    steps = new - 1
-    _, logits, _, chosen, scores = tf.while_loop(
-        lambda index, *_: index < steps,
-        step,
-        (tf.constant(0, tf.int32), logits, cache, chosen, scores),
-        maximum_iterations=steps,
-    )
-    tokens = chosen.write(steps, _choose(logits)).stack()
-    all_logits = scores.write(steps, logits).stack()
-    return tf.transpose(tokens), tf.transpose(all_logits, (1, 0, 2))
+        # All but the last token are fed; the last is only chosen.
+        steps = new - 1
+        _, logits, _, chosen, scores = tf.while_loop(
+            lambda index, *_: index < steps,
+            step,
+            (tf.constant(0, tf.int32), logits, cache, chosen, scores),
+            maximum_iterations=steps,
+        )
+        tokens = chosen.write(steps, _choose(logits)).stack()
+        all_logits = scores.write(steps, logits).stack()
+        return tf.transpose(tokens), tf.transpose(all_logits, (1, 0, 2))
+
+    def forward(self, *inputs: Any) -> Any:
+        """Generates."""
+        return self.generate(*map(tf.convert_to_tensor, inputs))
 
 
 def _choose(logits: tf.Tensor) -> tf.Tensor:
@@ -115,17 +113,8 @@ class Decoder(Layer):
         return self.logits(self.hidden(input_ids)[0])
 
 
-class CausalGenerator(KerasModel, GenerationModel):
-    """A `Decoder` that generates; `forward` and `generate` are one function."""
-
-    def __init__(
-        self,
-        architecture: Architecture,
-        parameters: Parameters,
-        build: Callable[[Mapping[str, Any]], Decoder],
-    ) -> None:
-        super().__init__(architecture, parameters, build)
-        self.max_new_tokens = max_new_tokens(parameters) or 0
+class CausalGenerator(GreedyModel):
+    """A `Decoder` that generates."""
 
     def prefill(self, input_ids: tf.Tensor) -> tuple[tf.Tensor, Cache]:
         """See `GenerationModel.prefill`."""
@@ -140,22 +129,6 @@ class CausalGenerator(KerasModel, GenerationModel):
         """See `GenerationModel.decode`; the given cache is not modified."""
         x, cache = self.layer.hidden(token[:, tf.newaxis], position, cache)
         return widened(self.layer.logits(x[:, -1])), cache
-
-    def generate(
-        self, input_ids: tf.Tensor, forced_tokens: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `GenerationModel.generate`; one program with a loop."""
-        return continue_greedily(
-            self.decode,
-            self.prefill(input_ids),
-            position=input_ids.shape[1],
-            new=self.max_new_tokens,
-            forced_tokens=forced_tokens,
-        )
-
-    def forward(self, *inputs: Any) -> Any:
-        """Generates."""
-        return self.generate(*map(tf.convert_to_tensor, inputs))
 
 
 def creator(

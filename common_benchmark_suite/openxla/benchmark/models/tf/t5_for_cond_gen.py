@@ -8,10 +8,7 @@ import tensorflow as tf
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
-from openxla.benchmark.models.architectures.base import integer
-from openxla.benchmark.models.model_interfaces import GenerationModel
-from openxla.benchmark.models.tf.causal_lm import LayerCache, continue_greedily, tied_head, widened
-from openxla.benchmark.models.tf.keras_model import KerasModel
+from openxla.benchmark.models.tf.causal_lm import GreedyModel, LayerCache, tied_head, widened
 from openxla.benchmark.models.tf.operations import at_least_float32
 from openxla.benchmark.models.tf.t5 import T5
 
@@ -33,7 +30,7 @@ class Cache(NamedTuple):
     bias: tf.Tensor
 
 
-class T5ForCondGen(KerasModel, GenerationModel):
+class T5ForCondGen(GreedyModel):
     """Inputs: input_ids and attention_mask, i32[batch, seq].
 
     Outputs: see `GenerationModel.generate`.
@@ -41,7 +38,6 @@ class T5ForCondGen(KerasModel, GenerationModel):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5)
-        self.max_new_tokens = integer(parameters, "max_new_tokens")
         config = self.architecture.config(str(parameters["model_name"]))
         self._cache_shape = (config["num_heads"], self.max_new_tokens, config["d_kv"])
         self._start_token: int = config["decoder_start_token_id"]
@@ -87,25 +83,6 @@ class T5ForCondGen(KerasModel, GenerationModel):
     def first_position(self, *inputs: Any) -> int:
         """Returns the position after the start token."""
         return 1
-
-    def generate(
-        self,
-        input_ids: tf.Tensor,
-        attention_mask: tf.Tensor,
-        forced_tokens: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `GenerationModel.generate`; one program with a loop."""
-        return continue_greedily(
-            self.decode,
-            self.prefill(input_ids, attention_mask),
-            position=self.first_position(),
-            new=self.max_new_tokens,
-            forced_tokens=forced_tokens,
-        )
-
-    def forward(self, *inputs: Any) -> Any:
-        """Generates."""
-        return self.generate(*map(tf.convert_to_tensor, inputs))
 
 
 create_model = shared_model.creator(t5_for_cond_gen.ARCHITECTURE, T5ForCondGen)
