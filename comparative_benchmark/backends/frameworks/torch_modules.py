@@ -151,7 +151,8 @@ def of(model: Any) -> Iterator[torch.nn.Module]:
     if isinstance(model, torch.nn.Module):
         yield model
     else:
-        yield from (value for value in vars(model).values() if isinstance(value, torch.nn.Module))
+        parts = getattr(model, "__dict__", {}).values()
+        yield from (part for part in parts if isinstance(part, torch.nn.Module))
 
 
 def tensors_of(model: Any) -> Iterator[torch.Tensor]:
