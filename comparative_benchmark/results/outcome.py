@@ -12,6 +12,7 @@ from comparative_benchmark.analysis.stats.steadiness import Steadiness, tukey_ou
 from comparative_benchmark.analysis.verification.accuracy import Accuracy
 from comparative_benchmark.analysis.verification.verification import Verification
 from comparative_benchmark.backends.missing_packages import Absence
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.results.record import (
     ArtifactSource,
     Block,
@@ -23,6 +24,7 @@ from comparative_benchmark.results.record import (
     Program,
     ProgramSource,
     RaceNote,
+    Result,
     Status,
     StepTimes,
 )
@@ -304,3 +306,13 @@ class TrialOutcome:
     def status(self) -> Status:
         """Status of the process that ended the trial early, else `ok`."""
         return self.ended_by.status if self.ended_by else Status.OK
+
+
+def exit_code_of(results: Sequence[Result]) -> int:
+    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
+    statuses = {result.status for result in results}
+    if Status.WRONG_OUTPUT in statuses:
+        return EXIT_WRONG
+    if statuses - {Status.OK, Status.UNSUPPORTED}:
+        return EXIT_FAILED
+    return EXIT_OK if Status.OK in statuses else EXIT_MISSING

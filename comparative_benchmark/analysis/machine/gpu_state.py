@@ -72,16 +72,18 @@ def _is_ours(pid: int, proc: Path) -> bool | None:
 @lru_cache(maxsize=256)
 def _descends(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
     """Returns whether a process is ours; its start time distinguishes reused pids in the cache."""
+    mark = f"{SESSION_VARIABLE}=".encode()
     try:
         environment = (proc / str(pid) / "environ").read_bytes()
     except PermissionError:
-        # Workers run as the same user.
-        return False if _owner(pid, proc) not in (None, os.getuid()) else None
+        if _owner(pid, proc) not in (None, os.getuid()):
+            return False
+        # Isolated workers are in other user namespaces: only their ancestors tell.
+        environment = mark
     except OSError:
         return None
     if not environment:  # a process that is just ending, or a kernel thread
         return None
-    mark = f"{SESSION_VARIABLE}=".encode()
     if not any(variable.startswith(mark) for variable in environment.split(b"\0")):
         return False
     above = list(_ancestors(pid, proc))

@@ -339,21 +339,18 @@ def verdict(
     if interval.level < VERDICT_LEVEL:
         return Verdict.UNCLEAR, f"a {interval.level:.0%} interval; a verdict needs 98 %"
     distance = max(interval.estimate, 1 / interval.estimate)
-    beyond = distance > 1 + threshold
     if interval.low > 1 / (1 + threshold) and interval.high < 1 + threshold:
         return Verdict.SAME, f"the whole interval is within {threshold:.2g} of 1"
     if interval.low <= 1 <= interval.high:
         return Verdict.UNCLEAR, "the interval contains 1 and extends beyond the threshold"
-    if not beyond:
+    if distance <= 1 + threshold:
         return Verdict.UNCLEAR, f"the difference does not exceed {threshold:.2g}"
     if processes < CLOSE_VERDICT_PROCESSES and distance <= CLOSE:
         return Verdict.UNCLEAR, (
             f"needs more processes: {counted}, but programs within {CLOSE:g}x of each other need "
             f"{CLOSE_VERDICT_PROCESSES}"
         )
-    if interval.high < 1:
-        return Verdict.FASTER, "the interval excludes 1"
-    return Verdict.SLOWER, "the interval excludes 1"
+    return Verdict.FASTER if interval.high < 1 else Verdict.SLOWER, "the interval excludes 1"
 
 
 def decisive(ratios: Sequence[LogRatio], direction: Verdict) -> list[bool]:

@@ -115,7 +115,7 @@ def class_ratio(by_node: NodeRatios, *, threshold: float = NOISE_THRESHOLD) -> N
     """
     if not by_node or not all(by_node.values()):
         raise SampleError("no nodes" if not by_node else "a node has no ratios")
-    means = [_node_mean(repeats) for repeats in by_node.values()]
+    means = [statistics.fmean(one.estimate for one in rs) for rs in by_node.values()]
     count = len(means)
     intervals = {node: mean_ratio([[one] for one in rs]) for node, rs in by_node.items()}
     ratio = node_variance = None
@@ -166,7 +166,7 @@ def belongs_to_one_node(
         return None
     whole = class_ratio(by_node)
     names = list(by_node)
-    means = np.array([_node_mean(by_node[name]) for name in names])
+    means = np.array([statistics.fmean(one.estimate for one in rs) for rs in by_node.values()])
     differences, errors = apart_from_others(means)
     p_values = [
         2 * chance_of_difference(abs(difference), error, len(names) - 2)
@@ -236,7 +236,3 @@ def _class_verdict(interval: Interval | None, nodes: int, threshold: float) -> t
             f"{CLOSE_VERDICT_NODES}"
         )
     return answer, reason
-
-
-def _node_mean(repeats: Sequence[LogRatio]) -> float:
-    return statistics.fmean(repeat.estimate for repeat in repeats)

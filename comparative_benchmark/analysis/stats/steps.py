@@ -78,8 +78,7 @@ def _boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
     if not count or not nights:
         return [[] for _ in range(count)]
     # Unknown values are levels too, but never used: no value is near them.
-    levels = np.where(known, values, np.inf)
-    levels = np.sort(levels, axis=1)
+    levels = np.sort(np.where(known, values, np.inf), axis=1)
     levels = np.where(
         np.isinf(levels), np.where(np.isinf(levels[:, :1]), 0.0, levels[:, :1]), levels
     )

@@ -15,12 +15,12 @@ from comparative_benchmark.errors import (
     EXIT_MISSING,
     EXIT_OK,
     EXIT_UNFINISHED,
-    EXIT_WRONG,
 )
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparing.roofs import ceilings_for
-from comparative_benchmark.results.record import Result, ResultKey, Status
+from comparative_benchmark.results.outcome import exit_code_of
+from comparative_benchmark.results.record import Result, ResultKey
 from comparative_benchmark.results.results_file import read_document
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
@@ -97,20 +97,10 @@ def run(
     if request.profile:
         traces = request.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
-    code = _excused(exit_code([r for r in results if r.key not in expected]), judgement)
+    code = _excused(exit_code_of([r for r in results if r.key not in expected]), judgement)
     if measured.left_out and code in (EXIT_OK, EXIT_MISSING):
         return EXIT_UNFINISHED
     return code
-
-
-def exit_code(results: Sequence[Result]) -> int:
-    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
-    statuses = {result.status for result in results}
-    if Status.WRONG_OUTPUT in statuses:
-        return EXIT_WRONG
-    if statuses - {Status.OK, Status.UNSUPPORTED}:
-        return EXIT_FAILED
-    return EXIT_OK if Status.OK in statuses else EXIT_MISSING
 
 
 def _ending(result: Result) -> expected_failures.Ending:

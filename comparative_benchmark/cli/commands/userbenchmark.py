@@ -22,7 +22,9 @@ from comparative_benchmark.interop.userbenchmarks.runner import (
     run_benchmark,
 )
 from comparative_benchmark.reporting.writers import as_yaml
+from comparative_benchmark.results.results_file import refuse_results
 from comparative_benchmark.terminal.screen import escaped
+from openxla.benchmark.files import write_atomically
 from openxla.benchmark.text import printable
 
 
@@ -94,6 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
+    refuse_results((options.yaml, options.issue, options.markdown), options.files)
     if len(options.files) == 2 and all(Path(name).is_dir() for name in options.files):
         sides = [changes.read_runs(Path(name)) for name in options.files]
         signals, rows = changes.compare_runs(*sides)
@@ -183,8 +186,7 @@ def _value(value: float | str) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, text)
     except OSError as error:
         raise UserbenchmarkError(f"{path} cannot be written: {error.strerror}") from error
 

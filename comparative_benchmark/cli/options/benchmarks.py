@@ -194,7 +194,9 @@ def add_userbenchmark_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="list all userbenchmarks")
     add_options(listing, "json")
     listing.add_argument(
-        "--schedule", help="list only userbenchmarks with this CI schedule, e.g. nightly"
+        "--schedule",
+        choices=("nightly", "weekly"),
+        help="list only userbenchmarks with this CI schedule",
     )
     run = actions.add_parser("run", help="run a userbenchmark in a separate process")
     _add_name_and_arguments(run)

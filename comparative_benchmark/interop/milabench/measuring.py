@@ -44,8 +44,6 @@ _LEAST_GAIN = 1.02
 
 _NO_NETWORK = ", but `run` has no network access; download the data in prepare.py"
 
-# Signals for real-time uses have no names.
-
 # Most severe first.
 _GRAVITY = (
     *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),

@@ -15,7 +15,7 @@ import attrs
 from comparative_benchmark.analysis.machine import host
 from comparative_benchmark.backends import host_settings
 from comparative_benchmark.engine import session
-from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.interop.milabench import measuring, workspace
 from comparative_benchmark.interop.milabench.channel import (
     INSTALL,
@@ -35,6 +35,7 @@ from comparative_benchmark.interop.milabench.processes.execution import CommandL
 from comparative_benchmark.interop.milabench.processes.observed import ForeignCpu
 from comparative_benchmark.interop.milabench.table import Dash
 from comparative_benchmark.interop.milabench.workspace import Placement, gpus, unmet
+from comparative_benchmark.results.outcome import exit_code_of
 from comparative_benchmark.results.record import (
     EnvironmentName,
     ExecutionEnvironment,
@@ -278,7 +279,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             measured.append(result)
             reason = f": {result.reason}" if result.reason else ""
             print(f"{script_name(result)}: {result.status.value}{reason}", file=sys.stderr)
-    return _exit_code(measured), measured
+    return exit_code_of(measured), measured
 
 
 def _places(placement: Placement, how: How) -> list[Placement]:
@@ -370,16 +371,6 @@ def _replicate(placement: Placement, how: How, number: int) -> Replicate:
         wall_s=time.monotonic() - started,
         foreign_cpu_share=foreign_cpu_share,
     )
-
-
-def _exit_code(results: Sequence[Result]) -> int:
-    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
-    statuses = {result.status for result in results}
-    if Status.WRONG_OUTPUT in statuses:
-        return EXIT_WRONG
-    if statuses - {Status.OK, Status.UNSUPPORTED}:
-        return EXIT_FAILED
-    return EXIT_OK if Status.OK in statuses else EXIT_MISSING
 
 
 def execution_environment() -> ExecutionEnvironment:

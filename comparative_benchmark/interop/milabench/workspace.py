@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from filelock import FileLock
 
 from comparative_benchmark.analysis.machine import nvml, worker_settings
 from comparative_benchmark.backends import host_settings
@@ -236,8 +237,17 @@ def make_venv(venv: Path) -> None:
     Raises:
       VenvError: it cannot be created.
     """
-    if (venv / "bin" / "python").exists():
-        return
+    try:
+        venv.parent.mkdir(parents=True, exist_ok=True)
+        # Benchmarks of one group may be installed at once.
+        with FileLock(venv.parent / f".{venv.name}.lock"):
+            if not (venv / "bin" / "python").exists():
+                _make_venv(venv)
+    except OSError as error:
+        raise VenvError(f"cannot create {venv}: {error}") from error
+
+
+def _make_venv(venv: Path) -> None:
     uv = shutil.which("uv")
     if uv:
         command = [uv, "venv", "--quiet", "--python", sys.executable, str(venv)]
@@ -246,7 +256,6 @@ def make_venv(venv: Path) -> None:
         bare = ["--without-pip"] if _has_pip() else []
         command = [sys.executable, "-P", "-m", "venv", *bare, str(venv)]
     try:
-        venv.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             command,
             capture_output=True,

@@ -40,6 +40,11 @@ def run(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchA
             return None if before == after else f"{before} -> {after}"
         if metric in old and metric in new:
             return _by_samples(metric, old[metric], new[metric])
+        base, _, name = metric.rpartition("metric=")
+        latency = f"{base}metric={LATENCY}"
+        # Rates are the inverse of the latency, whose samples decide.
+        if name in ("throughput", "tokens_per_s") and latency in old and latency in new:
+            return None
         return _by_points(metric, before, after)
 
     return detector(judge)(control, treatment)

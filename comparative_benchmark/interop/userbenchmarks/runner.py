@@ -42,7 +42,6 @@ Document = dict[str, Any]
 
 # With wrong outputs or missing data, the metrics contain statuses; the benchmark did not fail.
 _PARTLY = (EXIT_OK, EXIT_WRONG, EXIT_MISSING)
-# Signals for real-time uses have no names.
 _GRACE_S = 5.0
 _DETECTOR_S = 600.0
 
@@ -380,6 +379,3 @@ def _call(
         stdout=log,
         stderr=subprocess.STDOUT if log is not None else None,
     )
-
-
-__all__ = ["MetricsError", "UserbenchmarkError", "detect", "run_benchmark"]

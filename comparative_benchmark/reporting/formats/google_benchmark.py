@@ -222,13 +222,12 @@ def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> Po
         for entry in entries
         if entry.error_occurred or entry.skipped
     ]
-    repeated = [
-        position
-        for position, entry in enumerate(entries)
+    usable = [
+        (entry, raw)
+        for entry, raw in zip(entries, plain, strict=True)
         if entry.real_time is not None and entry.run_type == "iteration" and not failures
     ]
-    iterations = [entries[position] for position in repeated]
-    repetitions = [plain[position] for position in repeated]
+    iterations, repetitions = [entry for entry, _ in usable], [raw for _, raw in usable]
     real_ms = [e.ms(e.real_time) for e in iterations if e.real_time is not None]
     cpu_ms = [e.ms(e.cpu_time) for e in iterations if e.cpu_time is not None]
     if not real_ms and not failures:

@@ -133,7 +133,7 @@ def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]
         status=OK if error is None else "failed",
         reason=error,
         # A failed run may have summaries of the iterations before the failure.
-        latency_ms=None if error else metrics.median_latency_ms,
+        latency_ms=None if error is not None else metrics.median_latency_ms,
         compile_ms=_compile_ms(metrics),
         device_memory_peak_mb=metrics.device_memory_peak_mb,
         metrics={name: value for name, value in numbers(values).items() if name not in _OWN_FIELDS},

@@ -7,6 +7,7 @@ which are therefore not written here.
 
 import datetime
 import json
+import re
 import statistics
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ SCHEMA_VERSION = "v3"
 NAME = "common-benchmark-suite"
 LATENCY = "latency (ms)"
 _MODE = "inference"
+# Values that are not numbers, as PyTorch's jobs write them.
+_PASSED = re.compile(r'\["(pass|skip)\w*"\]')
 _MODEL_TYPE = "comparative suite"
 _FLOAT32_MAX = 3.4028234663852886e38
 _UINT32_MAX = 2**32 - 1
@@ -72,18 +75,16 @@ def matches(document: Any) -> bool:
 def records_of(result: PortableResult) -> list[dict[str, Any]]:
     """Returns the records of a result, one per metric; the first carries the exact result."""
     shared = _shared(result)
-    first = True
     records = []
-    for name, values in (_metrics(result) or {LATENCY: []}).items():
+    for number, (name, values) in enumerate((_metrics(result) or {LATENCY: []}).items()):
         extra = {"carried_by": CARRIER}
         if result.status != OK or not values:
             # As its own producers write values that are not numbers.
             extra["benchmark_values"] = json.dumps([result.status])
         else:
             extra["exact_values"] = json_line(values)
-        if first:
+        if not number:
             extra[CARRIER] = json_line(result.as_json())
-            first = False
         records.append(
             {
                 **shared,
@@ -120,6 +121,11 @@ def _metrics(result: PortableResult) -> dict[str, list[float]]:
     return {name: values for name, values in known.items() if values}
 
 
+def _mode(result: PortableResult) -> str:
+    trains = "train" in result.tags or "_TRAIN_" in (result.model or "")
+    return "training" if trains else _MODE
+
+
 def _shared(result: PortableResult) -> dict[str, Any]:
     host = result.host
     record: dict[str, Any] = {
@@ -127,7 +133,7 @@ def _shared(result: PortableResult) -> dict[str, Any]:
         "name": NAME,
         "benchmark": {
             "name": NAME,
-            "mode": _MODE,
+            "mode": _mode(result),
             "dtype": result.precision or result.data_type or "",
             "extra_info": _map(
                 device=result.device,
@@ -331,13 +337,19 @@ def _carried(members: Sequence[_Record]) -> PortableResult:
         expected = records.pop(name, None)
         # A CI job adds its metadata; fields written by the suite must be unchanged.
         wrong = expected is None or any(
-            member.value.get(key) != value for key, value in expected.items()
+            _without_mode(member.value.get(key)) != _without_mode(value)
+            for key, value in expected.items()
         )
         if wrong:
             raise FormatError(f"metric {name!r} differs from metric.extra_info.{CARRIER}")
     if records:
         raise FormatError(f"the record for metric {next(iter(records))!r} is missing")
     return result
+
+
+def _without_mode(value: Any) -> Any:
+    """Returns a field of a record; earlier versions wrote `inference` for training too."""
+    return {**value, "mode": ""} if isinstance(value, dict) and "mode" in value else value
 
 
 def _foreign(members: Sequence[_Record]) -> PortableResult:
@@ -352,6 +364,8 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
             metrics[name] = statistics.median(values)
         if "benchmark_values" in member.extra:
             texts[name] = member.extra["benchmark_values"]
+    failure = next((text for text in texts.values() if not _PASSED.fullmatch(text)), None)
+    latency = next((metrics[name] for name in _LATENCIES if name in metrics), None)
     runners = first.runners or []
     runner = runners[0] if runners and isinstance(runners[0], dict) else {}
     mode = None if benchmark.mode == _MODE else benchmark.mode
@@ -363,8 +377,10 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
         precision=benchmark.dtype or None,
         device=extra.get("device") or runner.get("name") or None,
         batch_size=count_of(extra.get("batch_size", "")),
-        status=OK,
-        latency_ms=next((metrics[name] for name in _LATENCIES if name in metrics), None),
+        # What failed in one metric has no speed in another.
+        status=OK if failure is None else "failed",
+        reason=failure,
+        latency_ms=latency if failure is None else None,
         metrics=metrics,
         timestamp=iso_time(first.timestamp),
         git_revision=first.head_sha or None,

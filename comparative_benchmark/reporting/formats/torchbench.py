@@ -159,6 +159,7 @@ def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
 
 
 _SKIPPED = ("skip", "skip_by_dryrun")
+_PASSED = ("pass", "pass_due_to_skip")
 _TEST_BENCH = re.compile(
     r"model=(?P<model>.*), test=(?P<test>.*), device=(?P<device>.*), bs=(?P<bs>.*), "
     r"extra_args=(?P<args>.*), metric=(?P<metric>[^,]*)"
@@ -264,7 +265,7 @@ def _foreign(
     if not numbers and texts and all(text in _SKIPPED for text in texts.values()):
         return None
     latency = next((numbers.pop(n) for n in (LATENCY, "latency") if n in numbers), None)
-    failure = next((text for text in texts.values() if text not in _SKIPPED), None)
+    failure = next((t for t in texts.values() if t not in (*_SKIPPED, *_PASSED)), None)
     if failure is not None:
         # A configuration that failed in one metric has no speed in another.
         if latency is not None:

@@ -16,7 +16,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     verdict,
 )
 from comparative_benchmark.reporting.report.inputs import ReportCase
-from comparative_benchmark.results.case import LATENCY, Case
+from comparative_benchmark.results.case import COLD_COMPILE, LATENCY, Case
 from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
     against_baseline,
@@ -24,6 +24,7 @@ from comparative_benchmark.results.comparing.compare import (
     process_count,
 )
 from comparative_benchmark.results.comparing.comparison import (
+    COMPILE_THRESHOLD,
     MOST_DISTURBED,
     Comparison,
     Fate,
@@ -286,7 +287,9 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
         # One family of tests for the table of a case and for its winner.
         [item] = comparisons
         return "" if item.is_decided else item.reason
-    outcome, reason = verdict(mean)
+    is_compile = comparisons[0].quantity == COLD_COMPILE
+    threshold = COMPILE_THRESHOLD if is_compile else NOISE_THRESHOLD
+    outcome, reason = verdict(mean, threshold=threshold)
     if outcome not in (Verdict.FASTER, Verdict.SLOWER):
         return reason
     certain = not among_all.low <= 1 <= among_all.high

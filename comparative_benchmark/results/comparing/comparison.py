@@ -208,12 +208,11 @@ def exit_code(summary: Summary) -> int:
 
 def regressions(items: Iterable[Comparison]) -> list[Comparison]:
     """Returns the comparisons that are significantly slower among all, see `decisive`."""
-    tested = [item for item in items if item.log_ratio is not None]
-    ratios = [item.log_ratio for item in tested if item.log_ratio is not None]
-    beyond_chance = decisive(ratios, Verdict.SLOWER)
+    tested = [(item, item.log_ratio) for item in items if item.log_ratio is not None]
+    beyond_chance = decisive([ratio for _, ratio in tested], Verdict.SLOWER)
     return [
         item
-        for item, is_decisive in zip(tested, beyond_chance, strict=True)
+        for (item, _), is_decisive in zip(tested, beyond_chance, strict=True)
         if is_decisive and item.verdict is Verdict.SLOWER
     ]
 
@@ -442,7 +441,7 @@ def _ratio(
 def _dependence(ratio: LogRatio) -> str:
     """Returns a message if the interval of a close ratio is too narrow, else ""."""
     close = abs(ratio.estimate) <= math.log(CLOSE)
-    if close and not ratio.own and resembles(ratio.shared):
+    if close and ratio.processes > 1 and not ratio.own and resembles(ratio.shared):
         return "consecutive processes are correlated, so the interval is too narrow"
     return ""
 

@@ -285,10 +285,7 @@ def _differences(runs: Mapping[tuple[int, str], _Run]) -> list[float]:
     """Returns |log ratio| of all pairs of runs; copies of a run in another file are not pairs."""
     distinct = {(run_id, run.log_latency) for (_, run_id), run in runs.items()}
     values = [latency for _, latency in sorted(distinct)]
-    first, second = np.triu_indices(len(values), 1)
-    array = np.array(values)
-    differences: list[float] = np.abs(array[first] - array[second]).tolist()
-    return differences
+    return [abs(one - other) for one, other in itertools.combinations(values, 2)]
 
 
 def _noise(programs: Sequence[_Program]) -> Noise:

@@ -19,9 +19,13 @@ from comparative_benchmark.analysis.stats.analysis import (
     mean_ratio,
     verdict,
 )
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.comparing.compare import Family
-from comparative_benchmark.results.comparing.comparison import Comparison
+from comparative_benchmark.results.comparing.comparison import (
+    COMPILE_THRESHOLD,
+    MOST_DISTURBED,
+    Comparison,
+)
 from comparative_benchmark.results.record import Result, Status
 from openxla.benchmark.operators import guide_functions
 from openxla.benchmark.operators.architecture import OperatorArchitecture
@@ -359,7 +363,12 @@ def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
             if trade.comparison and trade.comparison.log_ratio
         ]
         ratio = mean_ratio(ratios)
-        outcome, _ = verdict(ratio, threshold=threshold)
+        is_compile = kept[0].case.quantity == COLD_COMPILE
+        limit = max(threshold, COMPILE_THRESHOLD) if is_compile else threshold
+        outcome, _ = verdict(ratio, threshold=limit)
+        disturbed = sum(bool(trade.comparison and trade.comparison.disturbed) for trade in kept)
+        if disturbed >= MOST_DISTURBED * len(kept):
+            outcome = Verdict.UNCLEAR
         means.append(
             Mean(
                 recipe=recipe,

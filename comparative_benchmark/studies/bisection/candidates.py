@@ -147,6 +147,7 @@ def requirements_for(
     wanted = {canonicalize_name(name): version for name, version in pins.items()}
     without = {canonicalize_name(name) for name in left_out}
     lines = []
+    extras: dict[str, str] = {}
     for text in lock.splitlines():
         line = text.partition("#")[0].strip()
         if not line:
@@ -156,10 +157,12 @@ def requirements_for(
         except InvalidRequirement as error:
             raise BisectError(f"malformed line {line!r} in the requirements: {error}") from error
         name = canonicalize_name(requirement.name)
-        if name in without or name in wanted:
-            continue
-        lines.append(line)
-    return [*lines, *(f"{name}=={version}" for name, version in wanted.items() if version)]
+        if name in wanted and requirement.extras:
+            extras[name] = f"[{','.join(sorted(requirement.extras))}]"
+        if name not in without and name not in wanted:
+            lines.append(line)
+    pinned = (f"{name}{extras.get(name, '')}=={v}" for name, v in wanted.items() if v)
+    return [*lines, *pinned]
 
 
 def names_in(lock: str) -> set[str]:

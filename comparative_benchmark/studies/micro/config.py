@@ -356,6 +356,6 @@ class _Reader:
         if node is None:
             return None
         text = self._text(node, "")
-        if not text.lstrip("-").isdecimal():
+        if not text.removeprefix("-").isdecimal():
             self._fail(node, f"expected a whole number, got {text!r}")
         return int(text)

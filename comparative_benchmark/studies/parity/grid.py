@@ -25,6 +25,7 @@ import attrs
 import msgspec
 from filelock import FileLock, Timeout
 from msgspec import UNSET, UnsetType
+from packaging.utils import canonicalize_name
 
 from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.errors import UsageError
@@ -393,11 +394,14 @@ class ParityFile:
         return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
-        """Returns the results that can be reused."""
+        """Returns the results that can be reused: of the same packages, none missing."""
+        packages = self._head["execution_environment"].get("python_environment", ())
+        here = {canonicalize_name(item["name"]): item["version"] for item in packages}
         return {
             key: attrs.evolve(cell, expected=msgspec.UNSET)
             for (where, key), cell in self._cells.items()
-            if where == device and cell.status in _SETTLED
+            if where == device and cell.status in _SETTLED and cell.phase != "import"
+            if all(here.get(canonicalize_name(n), v) == v for n, v in cell.versions.items())
         }
 
     def put(self, result: CellResult) -> None:

@@ -10,6 +10,7 @@ from comparative_benchmark.api import measuring
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.cli.commands import run as run_command
 from comparative_benchmark.cli.options.run import request_from
+from comparative_benchmark.results.outcome import exit_code_of
 from comparative_benchmark.results.record import Status
 
 SPELLINGS = [
@@ -129,4 +130,4 @@ def test_run_benchmarks_takes_compilers(monkeypatch, spelling):
     ],
 )
 def test_exit_codes_tell_how_a_run_went(statuses, code):
-    assert run_command.exit_code([SimpleNamespace(status=Status(s)) for s in statuses]) == code
+    assert exit_code_of([SimpleNamespace(status=Status(s)) for s in statuses]) == code
