@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import attrs
+from filelock import FileLock
 
 from comparative_benchmark.analysis.machine.other_processes import run_supervised
 from comparative_benchmark.analysis.machine.worker_settings import for_worker
@@ -72,7 +73,12 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
             continue
         place = environment_of(folder)
         if install and not (place / _DONE).is_file():
-            if reason := run_install(folder, place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{place}.lock"):
+                # Another process may have finished it meanwhile.
+                done = (place / _DONE).is_file()
+                reason = None if done else run_install(folder, place)
+            if reason:
                 installed.failures[folder.path] = reason
                 continue
             installed.said.append(f"{folder.name}: ran install.py in the environment {place}")

@@ -192,13 +192,9 @@ class State:
     def leave_out(self, inputs: Sequence[torch.Tensor]) -> None:
         """Excludes tensors from restoring: they are inputs, which others write to."""
         ours = {id(value) for value in inputs}
-        others = [
-            (tensor, value)
-            for tensor, value in zip(self._tensors, self._values, strict=True)
-            if id(tensor) not in ours
-        ]
-        self._tensors = [tensor for tensor, _ in others]
-        self._values = [value for _, value in others]
+        kept = [place for place, tensor in enumerate(self._tensors) if id(tensor) not in ours]
+        self._tensors = [self._tensors[place] for place in kept]
+        self._values = [self._values[place] for place in kept]
 
     def restore(self) -> None:
         """Restores the state in place, because compiled programs refer to these tensors."""

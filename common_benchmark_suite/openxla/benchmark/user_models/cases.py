@@ -259,8 +259,9 @@ def recorded_model(recorded: Recorded) -> tuple[str, ModelOptions] | None:
     is_usual = recorded.input_data == testdata.INPUT_DATA_MODEL_DEFAULT.name
     # Inputs read from a program are recorded in the same way as inputs that a user wrote.
     inputs = () if is_program and is_usual else recorded.texts("written", "inputs")
-    # If the user wrote all sizes as numbers, none is left to choose.
-    has_sizes = "written" in parameters or not inputs
+    # If the user wrote all sizes as numbers, none is left to choose, except of the default inputs
+    # of a directory's model.
+    has_sizes = not inputs or not parameters.keys().isdisjoint(("written", "model_class"))
     wanted = ModelOptions(
         inputs=inputs,
         inputs_dir=Path(recorded.inputs_dir) if recorded.inputs_dir else None,

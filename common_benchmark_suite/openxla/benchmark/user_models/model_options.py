@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from openxla.benchmark import synonyms
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -34,7 +35,7 @@ _IN_NAMES = {
 }
 
 # Types supported by `preprocessing.numpy_dtype`.
-_TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
+TYPES = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _FORM = re.compile(
     r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<type>[a-z]+\d+)\[(?P<sizes>[^\]]*)\]"
     r"(?:<(?P<below>\d+)|=(?P<value>-?\d+(?:\.\d+)?))?(?:@(?P<seed>\d+))?"
@@ -42,16 +43,6 @@ _FORM = re.compile(
 BATCH, SEQ = "batch", "seq"
 _MOST_ELEMENTS = 2**33
 EXAMPLES = "e.g. f32[1,3,224,224], i32[4,32]<1000, i32[4,32]=1 or f32[batch,16]@7"
-
-# Framework names in options and files.
-FRAMEWORKS = {
-    **{framework.value: framework for framework in ModelFrameworkType},
-    **{framework.name.lower(): framework for framework in ModelFrameworkType},
-    "pt": ModelFrameworkType.PYTORCH,
-    "torch": ModelFrameworkType.PYTORCH,
-    "tf": ModelFrameworkType.TF_V2,
-    "tensorflow": ModelFrameworkType.TF_V2,
-}
 
 
 class UserModelError(DefinitionError):
@@ -108,7 +99,7 @@ class ModelCases:
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
     """Returns the framework that a text names; raises UserModelError for an unknown name."""
-    framework = FRAMEWORKS.get(text)
+    framework = next((kind for kind in SHORT if kind.value == synonyms.framework(text)), None)
     if framework not in SHORT:
         raise UserModelError(f"{where}: unknown framework {text!r}; choices are pt, jax, tf")
     return framework
@@ -238,9 +229,9 @@ def parse_spec(text: str) -> InputSpec:
     if match is None:
         raise UserModelError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
     kind, below, value = match["type"], match["below"], match["value"]
-    if kind not in _TYPES:
+    if kind not in TYPES:
         raise UserModelError(
-            f"--input {text!r}: unknown type {kind!r}; choices are {', '.join(_TYPES)}"
+            f"--input {text!r}: unknown type {kind!r}; choices are {', '.join(TYPES)}"
         )
     sizes = tuple(map(_size, filter(None, match["sizes"].split(","))))
     if unknown := [size for size in sizes if isinstance(size, str) and size not in (BATCH, SEQ)]:

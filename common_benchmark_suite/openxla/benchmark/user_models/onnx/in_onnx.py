@@ -409,7 +409,7 @@ def _fix(value: onnx.ValueInfoProto, shape: Sequence[int]) -> None:
 
 def _link(source: Path, target: Path) -> None:
     try:
-        os.link(source, target)
+        os.link(source.resolve(), target)  # otherwise, a link to the link
     except OSError:  # on another file system
         shutil.copyfile(source, target)
 

@@ -512,7 +512,7 @@ def _moved(
     size, kind = len(at), at.dtype.type
     half = kind(0.5)
     if mode == "align_corners":
-        return at * kind((length - 1) / (size - 1) if size > 1 else 0)
+        return at * kind(length - 1) / kind(max(size - 1, 1))
     if mode == "asymmetric":
         return at / scale
     if mode == "tf_half_pixel_for_nn":

@@ -20,7 +20,7 @@ from openxla.benchmark.artifacts.workload_store import TruthCheck
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.user_models.inputs import Array, cross_checked, form_of
+from openxla.benchmark.user_models.inputs import Array, cross_checked, form_of, is_float
 from openxla.benchmark.user_models.model_options import InputSpec, UserModelError
 from openxla.benchmark.user_models.programs.program_model import (
     NotWidenedError,
@@ -322,7 +322,9 @@ class StableHloModel(ProgramModel):
             arguments=tuple(
                 Argument(
                     name=name,
-                    element_type=_element_type(name, aval, self.path.name),
+                    element_type=element_type_or_refuse(
+                        name, element_type_of(aval.dtype), self.path.name
+                    ),
                     sizes=tuple(s if isinstance(s, int) else str(s) for s in aval.shape),
                 )
                 for name, aval in zip(names, self._exported.in_avals, strict=True)
@@ -361,12 +363,14 @@ class StableHloModel(ProgramModel):
         except NotWidenedError as error:
             self.without_float64 = f"the program has no float64 run: {error}"
         if truth is None or self.without_float64 is not None:
-            return in_place_of_truth(own), self._plain(rounded(inputs))
+            # Integers cannot be rounded: another order of operations shows the effect of rounding.
+            options = _PLAINLY if any(map(is_float, inputs)) else None
+            return in_place_of_truth(own), self._plain(rounded(inputs), options)
         return truth, own
 
-    def _plain(self, inputs: Sequence[Array]) -> list[Array]:
+    def _plain(self, inputs: Sequence[Array], options: Any = _PLAINLY) -> list[Array]:
         with refusing(f"the program cannot run with inputs {', '.join(map(form_of, inputs))}"):
-            compiled = jax.jit(self.forward).lower(*inputs).compile(compiler_options=_PLAINLY)
+            compiled = jax.jit(self.forward).lower(*inputs).compile(compiler_options=options)
             return [np.asarray(value) for value in as_tuple(compiled(*inputs))]
 
 
@@ -455,12 +459,6 @@ def _aval(kind: Any) -> Any:
             raise ValueError(f"{kind} has a type that NumPy does not support")
         dtype = np.dtype(f"{letters[stem]}{name[len(stem) :]}")
     return jax.core.ShapedArray(tuple(kind.shape), dtype)
-
-
-def _element_type(name: str, aval: Any, where: str) -> str:
-    known = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
-    element_type = element_type_of(aval.dtype)
-    return element_type_or_refuse(name, element_type if element_type in known else None, where)
 
 
 def _widened(exported: export.Exported) -> export.Exported:

@@ -10,7 +10,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.models.tflite.program import Program
-from openxla.benchmark.user_models.inputs import Array
+from openxla.benchmark.user_models.inputs import Array, is_float
 from openxla.benchmark.user_models.programs.program_model import (
     ProgramModel,
     in_place_of_truth,
@@ -23,7 +23,6 @@ from openxla.benchmark.user_models.programs.signature import (
 )
 from openxla.benchmark.user_models.python_files.loading import refusing
 
-_KNOWN = ("f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8")
 _WHY = "TFLite has no float64 kernels; its reference kernels were used"
 
 
@@ -51,7 +50,7 @@ class TfLiteFile(ProgramModel):
         arguments = []
         for name, shape, dtype in self._details:
             kind = element_type_of(dtype)
-            element_type = element_type_or_refuse(name, kind if kind in _KNOWN else None, where)
+            element_type = element_type_or_refuse(name, kind, where)
             arguments.append(Argument(name=name, element_type=element_type, sizes=shape))
         return Signature(where=where, arguments=tuple(arguments))
 
@@ -62,12 +61,12 @@ class TfLiteFile(ProgramModel):
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; a TFLite file has fixed types and cannot be widened to float64.
 
-        If tensors are integers, a different rounding moves a result by one step. Another set of
-        LiteRT's kernels then shows how large this effect is.
+        If tensors are integers, a different rounding moves a result by one step, and integer inputs
+        cannot be rounded. Another set of LiteRT's kernels then shows how large this effect is.
         """
         own = self._run(inputs, OpResolverType.BUILTIN_REF)
         self.without_float64 = _WHY
-        if self._is_quantized():
+        if self._is_quantized() or not any(map(is_float, inputs)):
             optimised = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
             return in_place_of_truth(own), self._run(inputs, optimised)
         return in_place_of_truth(own), self._run(rounded(inputs), OpResolverType.BUILTIN_REF)

@@ -7,6 +7,7 @@ import attrs
 from openxla.benchmark.user_models.model_options import (
     BATCH,
     SEQ,
+    TYPES,
     InputSpec,
     UserModelError,
     check_spec_names,
@@ -212,6 +213,6 @@ def _in_order(
 
 def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
     """Returns the type of an input; raises UserModelError if the suite does not support it."""
-    if element_type is None:
+    if element_type is None or element_type not in TYPES:
         raise UserModelError(f"{where}: input {name!r} has an unsupported type")
     return element_type

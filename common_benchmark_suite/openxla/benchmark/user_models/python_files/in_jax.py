@@ -24,6 +24,7 @@ from openxla.benchmark.user_models.python_files.call_form import flatten
 from openxla.benchmark.user_models.python_files.loading import UserFile
 from openxla.benchmark.user_models.python_files.training import OwnTrainingModel
 
+_NARROW = {"float16": "fp16", "bfloat16": "bf16"}
 _NUMBERS = (jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
@@ -200,6 +201,16 @@ def _nnx_of(made: Any) -> Any:
 
 
 def _in_type(leaf: Any, dtype: np.dtype[Any]) -> Any:
-    """Converts a float32 array to the model's type; returns others unchanged."""
+    """Converts a float32 array to the model's type; returns others unchanged.
+
+    Raises:
+      UserModelError: it has another 16-bit type, in which the program would compute.
+    """
     array = leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
-    return array.astype(dtype) if array.dtype == jnp.float32 else array
+    if array.dtype == jnp.float32:
+        return array.astype(dtype)
+    if array.dtype != dtype and (own := _NARROW.get(array.dtype.name)):
+        raise UserModelError(
+            f"its weights are {own}, not {dtype.name}; return float32, or pass --dtype {own}"
+        )
+    return array

@@ -325,8 +325,11 @@ def _optimizer(
         raise UserModelError(
             f"-t train: {EXAMPLE_BATCH}() in the file provides the batches; omit --input/--inputs"
         )
-    if other := [name for name in wanted.data_types if name != "fp32"]:
-        raise UserModelError(f"--dtype {other[0]}: only fp32 training is supported; omit --dtype")
+    types = wanted.data_types or (file.constants.get("DATA_TYPE", "fp32"),)
+    if other := [name for name in types if name != "fp32"]:
+        raise UserModelError(
+            f"-t train: only fp32 training is supported, not {other[0]}; pass --dtype fp32"
+        )
     has_loss = "loss" in file.names or (framework is ModelFrameworkType.TF_V2 and file.has_loss)
     if not has_loss and not file.is_open:
         raise UserModelError(
