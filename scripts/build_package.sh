@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # Builds the source distribution, and the wheel from it, into dist/ or the given folder.
 set -euo pipefail
+caller="${PWD}"
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
-FOLDER="$(mkdir -p "${1:-dist}" && cd "${1:-dist}" && pwd)"
+FOLDER="${1:-${PWD}/dist}"
+[[ "${FOLDER}" == /* ]] || FOLDER="${caller}/${FOLDER}"
+mkdir -p "${FOLDER}"
 TOOLS="$(mktemp -d)"
 trap 'rm -rf "${TOOLS}"' EXIT
 "$(find_python)" -m venv "${TOOLS}/venv"

@@ -6,11 +6,17 @@
 # PYTHON chooses the interpreter (default: the first of python3.11, 3.12, 3.13, python3 that is
 # supported). uv installs the packages; CBS_USE_UV=0 uses pip alone.
 
+# Otherwise, `cd` could go elsewhere, and print where.
+unset CDPATH
 UV_VERSION=0.13.9
 CBS_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 supported_python() {
   "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+}
+
+version_of() {
+  "$1" -c 'import sys; print(sys.version_info[:2])' 2>&1
 }
 
 find_python() {
@@ -67,6 +73,11 @@ fingerprint() {
   } | sha256sum | cut -d' ' -f1
 }
 
+# Of all locks: another revision may have put its packages into the same environment meanwhile.
+fingerprint_of_locks() {
+  fingerprint "${CBS_ROOT}"/comparative_benchmark/*/requirements.txt "${CBS_ROOT}"/requirements/*.txt
+}
+
 ensure_environment() {
   local venv="$1" lock locks=() stamp
   shift
@@ -74,14 +85,24 @@ ensure_environment() {
   for lock in "$@"; do locks+=(--requirement "${lock}"); done
   # One stamp for each set of locks, since the tests add packages to the quickstart's.
   stamp="${venv}/.cbs-stamp-$(echo "$*" | sha256sum | cut -c1-12)"
-  local wanted
-  wanted="$(fingerprint "$@")"
+  local wanted other
+  wanted="$(fingerprint_of_locks)"
   if [[ -f "${stamp}" && "$(cat "${stamp}")" == "${wanted}" ]]; then
     return 0
   fi
+  if [[ -n "${PYTHON:-}" && -x "${venv}/bin/python" \
+    && "$(version_of "${PYTHON}")" != "$(version_of "${venv}/bin/python")" ]]; then
+    echo "${venv} has another version than PYTHON=${PYTHON}; remove it first" >&2
+    return 1
+  fi
   echo "installing the environment ${venv} (once; takes some minutes) ..." >&2
-  if [[ ! -x "${venv}/bin/python" ]] || ! supported_python "${venv}/bin/python"; then
-    "${FOUND_PYTHON}" -m venv "${venv}"
+  for other in "${venv}"/.cbs-stamp-*; do
+    [[ ! -f "${other}" || "$(cat "${other}")" == "${wanted}" ]] || rm "${other}"
+  done
+  # A folder that was left half made, or that uv has made, lacks pip.
+  if ! "${venv}/bin/python" -m pip --version >/dev/null 2>&1 \
+    || ! supported_python "${venv}/bin/python"; then
+    "${FOUND_PYTHON}" -m venv "${venv}" || return 1
   fi
   install "${venv}" "${locks[@]}" || return 1
   install "${venv}" --no-deps --editable "${CBS_ROOT}" || return 1

@@ -30,6 +30,8 @@ LOCKS = {
     "requirements/dev.txt": ["dev"],
     "requirements/gcs.txt": ["gcs"],
 }
+# Only builds of torch with CUDA need them, and a lock must fit all builds.
+_OF_CUDA = ("nvidia-", "cuda-", "triton")
 # Extra -> the locks that its environment already has.
 ON_TOP_OF = {"recipes": list(LOCKS), "docs": ["requirements/dev.txt"]}
 
@@ -56,12 +58,14 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
 
 def applicable(texts: Iterable[str], extras: Iterable[str]) -> list[Requirement]:
     """Returns the requirements whose markers apply here with the given extras."""
-    requirements = map(Requirement, texts)
     return [
         requirement
-        for requirement in requirements
-        if requirement.marker is None
-        or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        for requirement in map(Requirement, texts)
+        if not requirement.name.startswith(_OF_CUDA)
+        and (
+            requirement.marker is None
+            or any(requirement.marker.evaluate({"extra": extra}) for extra in ("", *extras))
+        )
     ]
 
 

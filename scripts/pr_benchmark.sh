@@ -29,11 +29,7 @@ FOLDER="$(cd "${FOLDER}" && pwd)"
 
 # Any user can write the text. A pipe passes it to a reader that prints only plain names.
 FOUND_PYTHON="$(find_python)"
-code=0
-request="$(printf '%s' "${PR_BODY:-}" | "${FOUND_PYTHON}" "${CBS_ROOT}/scripts/pr_request.py")" || code=$?
-if ((code != 0)); then
-  exit "${code}"
-fi
+request="$(printf '%s' "${PR_BODY:-}" | "${FOUND_PYTHON}" "${CBS_ROOT}/scripts/pr_request.py")" || exit
 { read -r NAME; read -r BACKENDS; read -r KIND; } <<< "${request}"
 what=(-name "${NAME}")
 case "${KIND}" in
@@ -53,6 +49,8 @@ if ! git -C "${CBS_ROOT}" rev-parse --quiet --verify "${BASE_SHA}^{commit}" >/de
   echo "no commit ${BASE_SHA} in this checkout; fetch it first" >&2
   exit 1
 fi
+# Later commits of the base are not the request's.
+BASE_SHA="$(git -C "${CBS_ROOT}" merge-base HEAD "${BASE_SHA}" || echo "${BASE_SHA}")"
 rm -rf "${FOLDER}/base"
 mkdir -p "${FOLDER}/base"
 git -C "${CBS_ROOT}" archive "${BASE_SHA}" | tar -x -C "${FOLDER}/base"

@@ -16,6 +16,11 @@ case "${1:-}" in
   --fast | --all) tier="${1#--}" && shift ;;
 esac
 
+if [[ "${tier}" != default ]] && (($#)); then
+  echo "test.sh: --${tier} takes no further arguments" >&2
+  exit 1
+fi
+
 ensure_environment .venv comparative_benchmark/*/requirements.txt
 ensure_environment .venv requirements/dev.txt
 ensure_packages .recipes.venv requirements/recipes.txt

@@ -18,6 +18,7 @@ VARIABLES = {
     "find-links": ("UV_FIND_LINKS", ","),
     "constraint": ("UV_CONSTRAINT", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
+    "proxy": ("ALL_PROXY", " "),
     "cert": ("SSL_CERT_FILE", " "),
     "default-timeout": ("UV_HTTP_TIMEOUT", " "),
     "timeout": ("UV_HTTP_TIMEOUT", " "),
@@ -52,6 +53,9 @@ def main() -> None:
     """Prints an `export` for each variable."""
     command = [sys.executable, "-P", "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if ".no-index=" in listed:
+        # uv has no variable for it, and would ask an index.
+        sys.exit("pip is configured without an index, so pip installs")
     for name, value in variables(listed.splitlines(), os.environ).items():
         print(f"export {name}={shlex.quote(value)}")
 

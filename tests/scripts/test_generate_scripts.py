@@ -67,12 +67,11 @@ class Recorder:
             str(ROOT / "comparative_benchmark" / name / "requirements.txt")
             for name in BACKENDS[self.framework]
         ]
-        quoted = " ".join(map(shlex.quote, locks))
         script = f"""
         source {shlex.quote(str(ROOT / "scripts" / "environment.sh"))}
         FOUND_PYTHON="$(find_python)"
         stamp=.cbs-stamp-$(echo {shlex.quote(" ".join(locks))} | sha256sum | cut -c1-12)
-        fingerprint {quoted} > "{self.venv}/$stamp"
+        fingerprint_of_locks > "{self.venv}/$stamp"
         """
         subprocess.run(["bash", "-eu", "-c", script], env=self.variables, check=True)
 

@@ -19,6 +19,7 @@ def test_options_become_variables(variables):
         "global.extra-index-url='file:///one file:///two'",
         "global.find-links='/wheels /more'",
         "global.cert='/ca.crt'",
+        "global.proxy='http://proxy.example:3128'",
         "global.no-color='true'",
         "not a line of pip",
     ]
@@ -27,6 +28,7 @@ def test_options_become_variables(variables):
         "UV_INDEX": "file:///one file:///two",
         "UV_FIND_LINKS": "/wheels,/more",
         "SSL_CERT_FILE": "/ca.crt",
+        "ALL_PROXY": "http://proxy.example:3128",
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
 
