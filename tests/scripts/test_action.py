@@ -72,7 +72,9 @@ def race(folder, **inputs):
 
 
 def test_a_race_is_run_and_its_table_is_shown(tmp_path):
-    code, calls, output, shown = race(tmp_path, model="net.py", options="--processes 3\n--batch 1,8\n")
+    code, calls, output, shown = race(
+        tmp_path, model="net.py", options="--processes 3\n--batch 1,8"
+    )
     assert (code, output, shown) == (0, "exit-code=0\n", True)
     assert calls == [
         [
