@@ -78,7 +78,7 @@ def _descends(pid: int, _started: str, parent: int, proc: Path) -> bool | None:
     except PermissionError:
         if _owner(pid, proc) not in (None, os.getuid()):
             return False
-        # Isolated workers are in other user namespaces: only their ancestors tell.
+        # Isolated workers are in other user namespaces: only their ancestors show it.
         environment = mark
     except OSError:
         return None

@@ -377,7 +377,7 @@ def _foreign(members: Sequence[_Record]) -> PortableResult:
         precision=benchmark.dtype or None,
         device=extra.get("device") or runner.get("name") or None,
         batch_size=count_of(extra.get("batch_size", "")),
-        # What failed in one metric has no speed in another.
+        # A program that failed in one metric has no speed in another.
         status=OK if failure is None else "failed",
         reason=failure,
         latency_ms=latency if failure is None else None,

@@ -51,7 +51,7 @@ def usual_change(trends: Trends) -> Callable[[Case], float]:
 
     def change(case: Case) -> float:
         points = sorted(trends(case), key=lambda point: point.time)
-        # The difference to judge is no evidence of what is usual.
+        # The difference to judge must not count as usual.
         earlier = (point for point in points if point.time != case.started)
         return run_to_run([(point.value, point.versions) for point in earlier])
 

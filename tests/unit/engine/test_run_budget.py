@@ -173,7 +173,7 @@ def test_processes_of_a_race_that_the_budget_ended_are_kept(
 )
 def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, monkeypatch):
     results = [
-        SimpleNamespace(status=run_command.Status(s), key=("case", "a", "device"), run_id="r")
+        SimpleNamespace(status=Status(s), key=("case", "a", "device"), run_id="r")
         for s in statuses
     ]
     settings = SimpleNamespace(threads=1, sampling=SamplingRule(), budget_s=1.0)
@@ -317,7 +317,7 @@ def test_a_later_failure_counts_more_than_an_earlier_success():
     for statuses, is_done in ((["OK"], 1), (["OK", "WRONG_OUTPUT"], 0), (["FAILED", "OK"], 1)):
         old = [result(Status[status]) for status in statuses]
         assert len(resuming._done([trial], settings, old, ())) == is_done
-    # A compile time is no latency, and vice versa.
+    # A compile time must not replace a latency, nor the reverse.
     old = [result(Status.OK, compile_only=True)]
     assert not resuming._done([trial], settings, old, ())
     compiling = attrs.evolve(settings, sampling=CompileOnly())

@@ -153,7 +153,7 @@ class MultiHeadAttention(nnx.Module):
     def __call__(self, x: jax.Array, context: jax.Array, **options: Any) -> jax.Array:
         """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width].
 
-        Options are those of `attention`.
+        `attention` describes the options.
         """
         query, key, value = self.query(x), self.key(context), self.value(context)
         return self.output(attention(query, key, value, heads=self.heads, **options))

@@ -236,7 +236,7 @@ class MultiHeadAttention(Layer):
     ) -> tf.Tensor:
         """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width].
 
-        `bias` and `causal` are those of `attention`.
+        `attention` describes `bias` and `causal`.
         """
         query, key, value = self.query(x), self.key(context), self.value(context)
         y = attention(query, key, value, heads=self.heads, bias=bias, causal=causal)
