@@ -287,6 +287,20 @@ def test_a_module_that_cannot_be_measured_gives_the_reason(prepared, tmp_path, n
     assert words in answer["message"]
 
 
+def test_a_jax_model_in_another_type_is_refused(prepared, tmp_path):
+    (tmp_path / "jax_net.py").write_text(
+        """
+import jax.numpy as jnp
+
+def create_model():
+    return (lambda params, x: x @ params.astype(x.dtype)), jnp.ones((16, 2), jnp.bfloat16)
+"""
+    )
+    answer = prepared("jax_net.py", "f32[4,16]", backend="jax_xla", framework="jax")
+    assert answer["type"] == "error"
+    assert "its weights are bf16, not float32; return float32, or pass" in answer["message"]
+
+
 DOORS = """
 import numpy as np
 import torch

@@ -90,6 +90,18 @@ def test_a_process_of_another_user_is_not_ours(proc, monkeypatch, owner, found):
     assert foreign((ME, 7), root) == found
 
 
+@pytest.mark.parametrize(("parent", "found"), [(PARENT, ()), (50, (7,)), (1, None)])
+def test_isolated_workers_are_known_by_their_ancestors(proc, monkeypatch, parent, found):
+    root = proc({7: (None, parent), 50: (PLAIN, 1), PARENT: (PLAIN, 1)})
+
+    def read_bytes(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(type(root), "read_bytes", read_bytes)
+    monkeypatch.setattr(gpu_state, "_owner", lambda *_: os.getuid())
+    assert foreign((ME, 7), root) == found
+
+
 @pytest.mark.parametrize(("marked", "is_foreign"), [(True, False), (False, True)])
 def test_real_processes_stopped_as_the_workers_of_a_race_are(marked, is_foreign, monkeypatch):
     variables = {**os.environ, SESSION_VARIABLE: "abc"} if marked else dict(os.environ)

@@ -173,8 +173,7 @@ def test_processes_of_a_race_that_the_budget_ended_are_kept(
 )
 def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, monkeypatch):
     results = [
-        SimpleNamespace(status=Status(s), key=("case", "a", "device"), run_id="r")
-        for s in statuses
+        SimpleNamespace(status=Status(s), key=("case", "a", "device"), run_id="r") for s in statuses
     ]
     settings = SimpleNamespace(threads=1, sampling=SamplingRule(), budget_s=1.0)
     measured = Measured(results=results, settings=settings, baseline=None, left_out=left_out)

@@ -110,6 +110,15 @@ def test_points_are_compared_where_there_are_no_samples():
     assert len(evidence.run(old, new).details) == 2
 
 
+def test_rates_change_only_with_the_latency_behind_them(two_nights):
+    control, treatment = two_nights(1.0), two_nights(1.08)
+    for night, rate in ((control, 100.0), (treatment, 92.0)):
+        keys = [key for key in night["metrics"] if "jax_xla" in key and "=latencies" in key]
+        assert keys
+        night["metrics"] |= {f"{key.removesuffix('latencies')}throughput": rate for key in keys}
+    assert not evidence.run(control, treatment).details
+
+
 def test_damaged_evidence_is_ignored(two_nights):
     control, treatment = two_nights(1.0), two_nights(3.0)
     treatment["common_benchmark_suite"] = {"version": 1, "results": [{"case": 7}]}
@@ -131,6 +140,8 @@ def test_compare_by_the_command_line(tmp_path, capsys):
     assert "userbenchmark 'mine' not found" in said.err
     assert 'details:\n  "a":\n    control: 1.0\n' in yaml_file.read_text()
     assert "- a: +100.0%" in issue.read_text()
+    assert cli.main([*arguments, "--yaml", str(old)]) == 1
+    assert f"{old} contains results; choose another file" in capsys.readouterr().err
     # In the other direction, nothing is worse, and a removed metric is missing.
     assert cli.main(["userbenchmark", "compare", str(new), str(old)]) == 0
     assert cli.main(["userbenchmark", "compare", str(old), str(old)]) == 0

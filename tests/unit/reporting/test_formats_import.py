@@ -35,6 +35,8 @@ TORCHBENCH = {
         "model=c, test=eval, device=cpu, bs=None, extra_args=[], metric=latencies": "skip",
         "model=d, test=eval, device=cpu, bs=1, extra_args=[], metric=latencies": "not_implemented",
         "test_eval[resnet50-cuda-eager]_latency": 4.5,
+        "model=e, test=eval, device=cpu, bs=1, extra_args=[], metric=latencies": 2.0,
+        "model=e, test=eval, device=cpu, bs=1, extra_args=[], metric=accuracy": "pass",
         "alexnet-eval_latency": 7.0,
         "v3_score": 1000.5,
     },
@@ -165,6 +167,7 @@ def test_torchbench_metrics_by_configuration():
     assert results["test_bench/b"].latency_ms is None
     assert results["test_bench/b"].metrics == {"latencies": 3.0}
     assert results["test_bench/d"].status == "unsupported"
+    assert (results["test_bench/e"].status, results["test_bench/e"].latency_ms) == ("ok", 2.0)
     assert results["test_bench/alexnet"].latency_ms == 7.0
     assert results["test_bench/v3_score"].metrics == {"v3_score": 1000.5}
 
@@ -230,6 +233,21 @@ def test_records_of_the_oss_database_by_configuration():
         assert result.timestamp == "2026-01-01T00:00:00+00:00"
         assert result.extra["texts"] == {"accuracy": '["pass"]'}
         assert result.versions == {"torch": "2.12.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('["pass_due_to_skip"]', "ok"),
+        ('["fail_accuracy"]', "failed"),
+        ('["eager_two_runs_differ"]', "failed"),
+    ],
+)
+def test_a_program_with_a_failed_check_has_no_speed(text, status):
+    document = records(("abs_latency", [1.0], {}), ("accuracy", [], {"benchmark_values": text}))
+    [result] = importer("oss-v3")(Source("a.json", json.dumps(document).encode())).results
+    assert (result.status, result.latency_ms) == (status, 1.0 if status == "ok" else None)
+    assert result.reason == (None if status == "ok" else text)
 
 
 def test_lines_that_are_no_records_are_refused_by_number_and_the_rest_kept():

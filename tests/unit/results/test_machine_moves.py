@@ -1,7 +1,9 @@
 """A machine that changes between two files gives no verdict on a program."""
 
+import datetime
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from test_compare import document, metrics, record
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.cli import command as cli
+from comparative_benchmark.reporting.report.trends import usual_change
 from comparative_benchmark.results.comparing import compare
 from comparative_benchmark.results.comparing.noise_floor import common_move, is_of_move, run_to_run
 from comparative_benchmark.results.results_file import encode
@@ -111,6 +114,16 @@ def test_a_history_says_what_differences_are_usual():
     assert (
         found[0].reason == "according to the history, this case varies by up to 15.0% between runs"
     )
+
+
+def test_the_run_to_judge_is_not_part_of_what_is_usual():
+    at = [datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in range(1, 6)]
+    points = [
+        SimpleNamespace(time=time, value=1.2 if time == at[-1] else 1.0, versions={"jax": "1"})
+        for time in at
+    ]
+    assert usual_change(lambda _: points)(SimpleNamespace(started=at[-1])) == 0.0
+    assert usual_change(lambda _: points)(SimpleNamespace(started=None)) == pytest.approx(0.2)
 
 
 def test_successive_runs_with_the_same_packages_tell_what_is_usual():

@@ -58,3 +58,5 @@ def test_a_close_ratio_of_such_processes_has_no_verdict():
     shuffled = [rising[place] for place in (4, 9, 0, 6, 2, 8, 1, 7, 3, 5)]
     assert raced(shuffled).verdict is Verdict.SLOWER
     assert raced([2 * time for time in rising]).verdict is Verdict.SLOWER
+    # Rounds of a single process may resemble each other.
+    assert raced([1.1]).reason.startswith("1 process (the interval is within one process)")

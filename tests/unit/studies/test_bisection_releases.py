@@ -71,6 +71,10 @@ def test_pins_replace_lines_of_the_lock_whatever_their_spelling():
     assert names_in(LOCK) == {"jax", "jaxlib", "ml-dtypes", "numpy"}
 
 
+def test_pins_keep_the_extras_of_the_lock():
+    assert requirements_for("jax[cuda12]==0.10.2\n", {"jax": "0.9.0"}) == ["jax[cuda12]==0.9.0"]
+
+
 def test_a_malformed_lock_is_refused_by_its_line():
     with pytest.raises(BisectError, match=r"malformed line 'jax=0\.1' in the requirements"):
         requirements_for("jax=0.1\n", {"numpy": "1"})

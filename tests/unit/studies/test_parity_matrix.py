@@ -151,8 +151,10 @@ def test_exit_code(statuses, entries, code):
     assert command.exit_code(results, judgement) == code
 
 
-def _file(path, *, resume=False):
-    return ParityFile(path, command=["cbs"], execution_environment={}, resume=resume)
+def _file(path, *, resume=False, **versions):
+    packages = [{"name": name, "version": version} for name, version in versions.items()]
+    environment = {"python_environment": packages}
+    return ParityFile(path, command=["cbs"], execution_environment=environment, resume=resume)
 
 
 def test_the_file_holds_every_cell_and_how_it_ended(tmp_path):
@@ -186,6 +188,17 @@ def test_resuming_takes_over_what_is_settled_on_that_device(tmp_path):
         assert again.settled("host-gpu") == {}
         again.put(result(LABELS[1]))
     assert [cell["status"] for cell in json.loads(path.read_text())["cells"]] == ["ok", "ok"]
+
+
+def test_resuming_measures_again_what_other_packages_may_change(tmp_path):
+    path = tmp_path / "matrix.json"
+    with _file(path, jax="1") as file:
+        file.put(result(versions={"jax": "1"}))
+        file.put(result(LABELS[1], status="unsupported", phase="import"))
+    with _file(path, resume=True, jax="1") as same:
+        assert list(same.settled("host-cpu").values()) == [result(versions={"jax": "1"})]
+    with _file(path, resume=True, jax="2") as newer:
+        assert newer.settled("host-cpu") == {}
 
 
 def test_without_resume_a_matrix_is_made_again(tmp_path):

@@ -321,6 +321,13 @@ for x in range(3):
 """
 
 
+@pytest.mark.parametrize("wanted", [{}, {"data_types": ("bf16",)}])
+def test_training_in_another_type_is_refused(write, tmp_path, wanted):
+    write("net.py", TORCH, 'DATA_TYPE = "bf16"\n', MODEL, "def loss(model, x): ...\n")
+    message = refused(tmp_path, "net.py", framework="pt", test="train", **wanted)
+    assert message == "-t train: only fp32 training is supported, not bf16; pass --dtype fp32"
+
+
 def test_a_training_script_says_what_to_move(write, tmp_path):
     write("train.py", TRAINING)
     hint = "train.py trains a model in lines 11-12 whenever it is imported; move lines 6-7 into"

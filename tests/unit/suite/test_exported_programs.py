@@ -3,6 +3,7 @@
 import os
 import struct
 
+import numpy as np
 import pytest
 
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -110,6 +111,18 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
     words = command_words(recorded)
     assert words == f"{net} --input 'i64[batch,4]<9' --input 'f32[batch,4,16]' --batch 2"
     assert find_cases(*recorded_model(recorded)).cases == [case]
+
+
+def test_sizes_of_given_arrays_cannot_be_chosen(net, tmp_path):
+    given = tmp_path / "given"
+    given.mkdir()
+    np.save(given / "input_0.npy", np.ones((4, 8), np.int64))
+    np.save(given / "input_1.npy", np.ones((4, 8, 16), np.float32))
+    (case,) = cases(net, inputs_dir=given)
+    assert case.batch_size is None or case.batch_size == 1
+    for sizes in ({"batch_sizes": (1, 8)}, {"seq_lens": (8,)}):
+        message = refusal(net, inputs_dir=given, **sizes)
+        assert message == "--inputs: its arrays have all sizes; omit --batch and --seq-len"
 
 
 @pytest.mark.parametrize(
