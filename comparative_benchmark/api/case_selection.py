@@ -82,8 +82,7 @@ def definitions_to_save(request: RunRequest, cases: "ModelCases") -> "Definition
     if request.save_as is None:
         return None
     try:
-        model = str(request.model)
-        return definitions(model, _wanted(request), cases.cases, request.save_as)
+        return definitions(str(request.model), _wanted(request), cases.cases, request.save_as)
     except UserModelError as error:
         raise UsageError(str(error)) from error
 

@@ -366,16 +366,15 @@ def _settings(request: RunRequest, device: DeviceSpec, baseline: str | None) -> 
 
 def _cpus(request: RunRequest) -> tuple[int, ...]:
     """Returns the CPUs to pin workers to; empty if none were given."""
-    cpus = request.cpus
     usable = os.sched_getaffinity(0)
-    if lacking := [cpu for cpu in cpus if cpu not in usable]:
+    if lacking := [cpu for cpu in request.cpus if cpu not in usable]:
         raise UsageError(
             f"--cpus: not usable by this process: {', '.join(map(str, lacking))}; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
-    if cpus and request.run_in_process:
+    if request.cpus and request.run_in_process:
         raise UsageError("--cpus pins worker processes; omit --run-in-process")
-    return cpus
+    return request.cpus
 
 
 def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:
@@ -398,6 +397,10 @@ def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:
             )
         return CompileOnly(pairs=request.processes or DECISIVE_PROCESSES, seed=request.seed)
     if counts != (None, None):
+        if (request.processes or 1) > 1:
+            raise UsageError(
+                "--processes cannot be combined with -w or -iter, which measure one process"
+            )
         warmup, iterations = counts
         return FixedCounts(
             warmup_iterations=WARMUP_ITERATIONS if warmup is None else warmup,

@@ -97,6 +97,8 @@ def _why_not(trial: Trial) -> str | None:
             f"{trial.case.model.name} is a generative model: verification runs it on additional "
             "inputs, which an exported program does not accept"
         )
+    if trial.case.input_data.content_sha256 is not None:
+        return "published programs are not used with your own inputs"
     return None
 
 
@@ -134,7 +136,7 @@ class Fetching:
         programs: bool = False,
         cache: Cache | None = None,
     ) -> None:
-        self.locks = manifests.read_lock_files() if locks is None else dict(locks)
+        self.locks = manifests.usable_locks() if locks is None else dict(locks)
         # URLs of models locked through their definitions, and the reasons for models that are not.
         self._urls: dict[str, str] = {}
         self._nowhere: dict[str, str] = {}
@@ -294,6 +296,10 @@ class Fetching:
             fetched = error.fetched
             self._note(models, fetched, error.errors, str(error))
         except (StoreError, OSError) as error:
+            if len(models) > 1:  # the error of one model must not stop the others
+                for model in models:
+                    self._fetch([model], types)
+                return
             fetched = []
             self._note(models, fetched, {}, str(error))
         by_manifest = {model_files.manifest_sha256: model_files for model_files in fetched}

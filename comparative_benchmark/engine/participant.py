@@ -242,9 +242,10 @@ class Participant:
             OutputChecks.measure_accuracy,
             OutputChecks.verify_second,
             OutputChecks.verify_update,
+            OutputChecks.require_compiled,
+            # Last, because a worker may die of it and keep its speed.
+            self._measure_parts,
         )
-        self.check(self._measure_parts)
-        self.check(OutputChecks.require_compiled)
         self.pause()
 
     def forget_peaks(self) -> None:

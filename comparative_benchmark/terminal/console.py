@@ -356,8 +356,7 @@ class Console:
         if baseline is not None:
             self.lines(
                 *(
-                    f"{case.label}: compared with {case.competitor} because {baseline} has no "
-                    "correct result"
+                    f"{case.label}: compared with {case.competitor} as {baseline} is not ranked"
                     for case in tables.replacements(cases, baseline).values()
                 )
             )

@@ -69,19 +69,14 @@ REFUSALS: Mapping[str, Mapping[Subject, str]] = {
         Subject.TORCHBENCH: "--batch requires a MODEL; for TorchBench folders, use --batch-size",
     },
     "seq_len": _NO_MODEL,
-    "task": {**_NO_MODEL, **_NO_DIRECTORY},
-    "base": {**_NO_MODEL, **_NO_DIRECTORY},
-    "text": {**_NO_MODEL, **_NO_DIRECTORY},
-    "image": {**_NO_MODEL, **_NO_DIRECTORY},
+    **{key: {**_NO_MODEL, **_NO_DIRECTORY} for key in ("task", "base", "text", "image")},
     "allow_code": {
         **_NO_MODEL,
         Subject.MODULE: "--allow-code is not needed for a Python file, which always runs; omit it",
     },
     "save_as": _NO_MODEL,
     "torchbench": {},
-    "batch_size": _NO_FOLDERS,
-    "auto_batch": _NO_FOLDERS,
-    "install": _NO_FOLDERS,
+    **dict.fromkeys(("batch_size", "auto_batch", "install"), _NO_FOLDERS),
 }
 
 

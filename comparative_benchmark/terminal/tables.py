@@ -400,7 +400,7 @@ def comparison_table(comparisons: Sequence[Comparison], *, width: int = NO_LIMIT
 def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
     """Returns speed-up and verdict of each case.
 
-    If the baseline has no correct result, the fastest correct competitor replaces it. Earlier
+    If the baseline is not ranked, the fastest ranked competitor replaces it. Earlier
     results of the same case have neither.
     """
     replaced = replacements(cases, baseline)
@@ -413,7 +413,7 @@ def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
 
 
 def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
-    """Returns the fastest correct case of each workload in which the baseline has none."""
+    """Returns the fastest ranked case of each workload in which the baseline has none."""
     fastest = {}
     for race, group in _races(cases).items():
         good = [case for case in group if case.result.ranked and not case.is_recipe]

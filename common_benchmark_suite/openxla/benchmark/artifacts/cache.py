@@ -124,15 +124,14 @@ class Cache:
         removed = []
         for path in self.objects():
             with suppress(FileNotFoundError):
-                right = sha256_of(path) == path.name
-                if not is_unchanged(path, path.name, path.stat().st_size) and right:
-                    # The time changed, but not the content: restore the time.
-                    os.utime(path, (_stamp_s(path.name), _stamp_s(path.name)))
-                if not right:
+                if sha256_of(path) != path.name:
                     # Views link the same file: mark their links as changed, too.
                     os.utime(path)
                     path.unlink()
                     removed.append(path.name)
+                elif not is_unchanged(path, path.name, path.stat().st_size):
+                    # The time changed, but not the content: restore the time.
+                    os.utime(path, (_stamp_s(path.name), _stamp_s(path.name)))
         return removed
 
     def remove_model(self, model: str) -> None:

@@ -157,15 +157,7 @@ def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
     """
     if not any(locks_dir().glob("*.json")):
         return list(cases)
-    from openxla.benchmark.artifacts.stores import StoreError
-
-    try:
-        locks = read_lock_files()
-    except StoreError as error:
-        raise DefinitionError(
-            f"{error}. Fix the file, restore it from version control, or remove it and lock again "
-            "with `cbs artifacts lock URL... -o FILE`"
-        ) from error
+    locks = usable_locks()
     models = {
         case.model.name: attrs.evolve(case.model, artifacts_dir_url=locks[case.model.name].url)
         for case in cases
@@ -229,6 +221,21 @@ def read_lock_file(path: Path) -> LockFile:
       MalformedError: the file cannot be read, or an entry is malformed; the message names it.
     """
     return strict_json.read(path, LockFile)
+
+
+def usable_locks() -> dict[str, LockedModel]:
+    """Returns all locks.
+
+    Raises:
+      DefinitionError: a lock file is damaged; the message names it, and the remedy.
+    """
+    try:
+        return read_lock_files()
+    except MalformedError as error:
+        raise DefinitionError(
+            f"{error}. Fix the file, restore it from version control, or remove it and lock again "
+            "with `cbs artifacts lock URL... -o FILE`"
+        ) from error
 
 
 def read_lock_files(directory: Path | None = None) -> dict[str, LockedModel]:

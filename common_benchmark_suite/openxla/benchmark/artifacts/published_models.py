@@ -33,6 +33,7 @@ from openxla.benchmark.artifacts.stores import (
     Store,
     StoreError,
     Stores,
+    UnreachableError,
     human_bytes,
 )
 from openxla.benchmark.artifacts.strict_json import MalformedError
@@ -333,7 +334,7 @@ def _ask(
         for model, error in lost.items():
             errors[model] = " ".join(str(error).split())
             # After other errors, such as a missing object, the server is asked again.
-            if hosts[model] and type(error) in (StoreError, DeadlineError):
+            if hosts[model] and isinstance(error, UnreachableError | DeadlineError):
                 down[hosts[model]] = errors[model]
     return locks, errors
 

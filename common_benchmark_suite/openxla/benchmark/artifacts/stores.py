@@ -53,6 +53,10 @@ class DamagedError(StoreError):
     """The size or digest of the data read differs from the announced one."""
 
 
+class UnreachableError(StoreError):
+    """The server did not answer in any attempt."""
+
+
 class DeadlineError(StoreError):
     """The user's time limit has passed."""
 

@@ -30,6 +30,7 @@ from openxla.benchmark.artifacts.stores import (
     StoreError,
     TransferOptions,
     TransientError,
+    UnreachableError,
     human_bytes,
 )
 
@@ -112,13 +113,13 @@ class Transfer:
         The server may request the delay.
 
         Raises:
-          StoreError: no attempt is left.
+          UnreachableError: no attempt is left.
           DeadlineError: the wait would end after the deadline.
         """
         try:
             left = retry.increment(method="GET", url=url, error=error)
         except MaxRetryError:
-            raise StoreError(
+            raise UnreachableError(
                 f"{error}; gave up after {self.options.attempts} attempts. The received part is "
                 "kept; to continue, run the same command again later"
             ) from error

@@ -281,13 +281,8 @@ WHISPER_39M = _batches(
     sizes=(1, 8, 16),
     parameters={"seq_len": 64},
 )
-WHISPER_BASE = _batches(
-    "WHISPER_BASE",
-    "80X3000X${ELEMENT_TYPE}",
-    families.WHISPER,
-    "openai/whisper-base",
-    sizes=(1, 8, 16),
-    parameters={"seq_len": 64},
+WHISPER_BASE = attrs.evolve(
+    WHISPER_39M, name=WHISPER_39M.name.replace("39M", "BASE"), model_name="openai/whisper-base"
 )
 
 # The OpenXLA suite omits type and number of new tokens, and tags it as a competitor of local
