@@ -2,7 +2,7 @@
 # Builds the source distribution, and the wheel from it, into dist/ or the given folder.
 set -euo pipefail
 caller="${PWD}"
-cd "$(dirname "$0")/.."
+CDPATH="" cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
 FOLDER="${1:-${PWD}/dist}"

@@ -5,7 +5,7 @@
 # in a few minutes on two cores. Results: results/quickstart/results.json. Passes arguments to
 # `cbs run`, e.g. `./scripts/quickstart.sh --processes 5`.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH="" cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
 SECONDS=0

@@ -6,7 +6,7 @@
 #
 # Further options go to `mkdocs`.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH="" cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
 # The reference pages import the suite's packages; they do not need frameworks.

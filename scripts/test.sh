@@ -6,7 +6,7 @@
 #   ./scripts/test.sh --all     every test: the nightly workflow runs it
 #   ./scripts/test.sh ARGS      checks, then pytest with these arguments, e.g. `tests/unit -k protocol`
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH="" cd "$(dirname "$0")/.."
 source scripts/environment.sh
 # Hundreds of processes import the suite, and each would compile it again.
 unset PYTHONDONTWRITEBYTECODE

@@ -6,7 +6,7 @@
 # passed to `cbs run`. One process per trial shows whether it is right, and its approximate speed.
 # Verdicts need more processes: use `cbs run` without --processes.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH="" cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
 ensure_environment .venv comparative_benchmark/*/requirements.txt

@@ -190,14 +190,16 @@ class Race:
         self._interleaved = len(self._trials) > 1 and not self._settings.in_process
 
     def join(self, joined: Joined) -> None:
-        """Adopts the processes of an interrupted race that did not fail; only others run again.
+        """Adopts the processes of an interrupted race; they are not run again.
 
-        A failure runs again, because its outputs may be evidence about the truth.
+        A trial with a failure is measured again: the outputs of a wrong process are evidence about
+        the truth, and are gone.
         """
         self._first_round = joined.first_round
         for key, outcome in self.outcomes.items():
-            for entry in joined.entries.get(key, ()):
-                if entry.process.status is Status.OK:
+            entries = joined.entries.get(key, ())
+            if all(entry.process.status is Status.OK for entry in entries):
+                for entry in entries:
                     outcome.add(entry.process, entry.wall_s)
 
     def run(self) -> None:

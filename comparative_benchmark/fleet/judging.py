@@ -109,7 +109,7 @@ def changes(
         groups[key].setdefault(where.node, []).append(item.log_ratio)
         labels[key] = item
     return [
-        _judged(key[0], labels[key].label, *key[1:4], by_node, threshold)
+        _judged(key[0], labels[key].label, key[1], key[2], key[3], by_node, threshold)
         for key, by_node in groups.items()
     ]
 

@@ -116,7 +116,8 @@ def import_model(
         return _from_onnx(model, inputs, context)
     if not torch_export.holds_modules(model):
         # Libraries of JAX and TensorFlow may have imported the other.
-        if "tensorflow" in sys.modules and not hasattr(model, "apply"):
+        is_pure = hasattr(model, "apply") and hasattr(model, "params")
+        if "tensorflow" in sys.modules and not is_pure:
             return from_tensorflow(model, inputs, context)
         if "jax" in sys.modules:
             return _from_jax(model, inputs, context)

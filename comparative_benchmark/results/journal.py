@@ -46,7 +46,7 @@ class Settings:
     Attributes:
       sampling: the sampling rule, with its name as `rule`.
       outputs: the requested handling of outputs.
-      variables: environment variables that can change speed or numbers.
+      variables: environment variables that can change speed or numbers; None in older journals.
       joined: interrupted runs that this run resumes; trials that this run stores count as stored
         for them.
     """
@@ -56,7 +56,7 @@ class Settings:
     sampling: dict[str, Any]
     execution_environment: ExecutionEnvironment
     outputs: OutputMode | None = None
-    variables: dict[str, str] = attrs.field(factory=dict)
+    variables: dict[str, str] | None = None
     joined: tuple[str, ...] = ()
 
     @classmethod
@@ -94,6 +94,8 @@ class Settings:
         here, there = self.execution_environment, now.execution_environment
         shared = sorted(here.environments.keys() & there.environments.keys())
         found = _differences("", _facts(self, shared), _facts(now, shared))
+        if self.variables is not None:
+            found += _differences("", self.variables, now.variables or {})
         found += _differences("sampling: ", *rules)
         environments: list[tuple[str, Any, Any]] = [("", here, there)]
         environments += [
@@ -509,7 +511,7 @@ def _facts(settings: Settings, environments: Iterable[str]) -> dict[str, Any]:
     versions = {
         f"Python in {name}": around.environments[name].python_version for name in environments
     }
-    return facts | versions | settings.variables
+    return facts | versions
 
 
 def _differences(prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 import importlib
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,7 +32,6 @@ from openxla.benchmark.artifacts.workload_store import WorkloadCost
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.checkpoints import CheckpointError
-from openxla.benchmark.models.in_tree import OfInputsAlone
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.program import Program
@@ -82,7 +80,7 @@ def export_file(
                 "--backend tflite:native"
             )
         path = Path(definition.parameters["source"])
-        return {**described(path, "the file's own"), "origin": "brought", "versions": {}}
+        return {**described(path, "the file's own precision"), "origin": "brought", "versions": {}}
     specs = specs_of(inputs)
     arguments = {
         "definition": attrs.asdict(definition),
@@ -119,9 +117,7 @@ def export_here(
             model = ModelDefinition(**definition).create()
         if isinstance(model, TfLiteModel):
             return _given(model, compiler, channel.phase)
-        # After the next import, a JAX model that has `forward` alone would count as TensorFlow's.
-        if "jax" in sys.modules and "tensorflow" not in sys.modules and not hasattr(model, "apply"):
-            model = OfInputsAlone(model)
+        model = conversion.adapted(model)
         with channel.phase("import"):
             importlib.import_module("tensorflow")
         specs = [TensorSpec(**item) for item in inputs]

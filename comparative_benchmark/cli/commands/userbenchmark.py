@@ -186,7 +186,10 @@ def _value(value: float | str) -> str:
 
 def _write(path: Path, text: str) -> None:
     try:
-        write_atomically(path, text)
+        if path.exists() and not path.is_file():  # e.g. /dev/stdout
+            path.write_text(text, encoding="utf-8")
+        else:
+            write_atomically(path, text)
     except OSError as error:
         raise UserbenchmarkError(f"{path} cannot be written: {error.strerror}") from error
 

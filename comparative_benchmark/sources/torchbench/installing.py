@@ -81,7 +81,8 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
             if reason:
                 installed.failures[folder.path] = reason
                 continue
-            installed.said.append(f"{folder.name}: ran install.py in the environment {place}")
+            if not done:
+                installed.said.append(f"{folder.name}: ran install.py in the environment {place}")
         if (place / _DONE).is_file():
             installed.packages[folder.path] = site_packages(place)
         else:

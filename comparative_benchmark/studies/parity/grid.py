@@ -394,8 +394,9 @@ class ParityFile:
         return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
-        """Returns the results that can be reused: of the same packages, none missing."""
-        packages = self._head["execution_environment"].get("python_environment", ())
+        """Returns the results that can be reused: those of the same packages, if installed."""
+        environment: Any = self._head["execution_environment"]
+        packages = environment.get("python_environment", ())
         here = {canonicalize_name(item["name"]): item["version"] for item in packages}
         return {
             key: attrs.evolve(cell, expected=msgspec.UNSET)

@@ -482,16 +482,17 @@ def test_a_round_after_a_failure_belongs_to_the_next_attempt(machine):
 def test_failures_run_again(machine):
     machine.run_until(5)
     [run], _ = journal.interrupted_runs(machine.output, ())
-    failed = attrs.evolve(
-        run.entries[0],
-        process=attrs.evolve(
-            run.entries[0].process, status=Status.FAILED, phase="measure", reason="so"
-        ),
-    )
-    journal._replace(run.path, run.settings, [failed, *run.entries[1:]])
+    *others, last = run.entries
+    process = attrs.evolve(last.process, status=Status.FAILED, phase="measure", reason="so")
+    journal._replace(run.path, run.settings, [*others, attrs.evolve(last, process=process)])
     results = machine.run()
     assert {result.status for result in results} == {Status.OK}
     assert [len(result.measured.processes) for result in results] == [3, 3, 3]
+    # Its earlier process counts no more: a trial with a wrong output must not be ranked.
+    new = {token for of in tokens(results).values() for token in of}
+    for entry in others:
+        [token] = {*entry.process.latencies_ms}
+        assert (token in new) == (entry.key != last.key)
 
 
 def test_another_sampling_rule_or_another_truth_joins_nothing(machine):

@@ -119,7 +119,7 @@ def test_sizes_of_given_arrays_cannot_be_chosen(net, tmp_path):
     np.save(given / "input_0.npy", np.ones((4, 8), np.int64))
     np.save(given / "input_1.npy", np.ones((4, 8, 16), np.float32))
     (case,) = cases(net, inputs_dir=given)
-    assert case.batch_size is None or case.batch_size == 1
+    assert "batch_size" not in case.model.model_parameters
     for sizes in ({"batch_sizes": (1, 8)}, {"seq_lens": (8,)}):
         message = refusal(net, inputs_dir=given, **sizes)
         assert message == "--inputs: its arrays have all sizes; omit --batch and --seq-len"

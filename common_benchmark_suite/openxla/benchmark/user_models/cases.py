@@ -273,6 +273,7 @@ def recorded_model(recorded: Recorded) -> tuple[str, ModelOptions] | None:
         base=Path(str(parameters["base"])) if "base" in parameters else None,
         allow_code=parameters.get("pickled") is True,
         test="train" if "train" in parameters and is_file else "eval",
+        recorded=True,
     )
     if is_program:
         return str(parameters["source"]), wanted

@@ -67,6 +67,7 @@ class ModelOptions:
       allow_code: whether to accept weights that can hold code.
       test: `eval` for outputs, `train` for training steps.
       folder: base of relative paths.
+      recorded: whether the options are those of a result, of which older ones may conflict.
     """
 
     inputs: tuple[str, ...] = ()
@@ -82,6 +83,7 @@ class ModelOptions:
     allow_code: bool = False
     test: str = "eval"
     folder: Path = attrs.field(factory=Path.cwd)
+    recorded: bool = False
 
 
 @attrs.frozen(kw_only=True)

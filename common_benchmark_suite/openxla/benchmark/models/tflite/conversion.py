@@ -10,6 +10,7 @@ softmax returns 0 for a score six below the largest.
 """
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from openxla.benchmark.def_types import TensorSpec
+from openxla.benchmark.models.in_tree import OfInputsAlone
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.models.tflite.files import FP16_WEIGHTS, FP32, INT8
@@ -150,6 +152,15 @@ class NotConvertibleError(Exception):
     """TFLite cannot represent this model in that way; the message gives the reason."""
 
 
+def adapted(model: Any) -> Any:
+    """Returns a JAX model that has `forward` alone with `apply` and `params`; others unchanged.
+
+    As soon as TensorFlow is imported, such a model is taken for TensorFlow's.
+    """
+    is_jax = "jax" in sys.modules and "tensorflow" not in sys.modules
+    return OfInputsAlone(model) if is_jax and not hasattr(model, "apply") else model
+
+
 def convert(
     model: Any,
     inputs: Sequence[TensorSpec],
@@ -164,7 +175,7 @@ def convert(
     """Returns the content of a TFLite file.
 
     Args:
-      model: in JAX (with `apply` and `params`) or in TensorFlow (`forward`).
+      model: in JAX (with `apply` and `params`, or `forward` alone) or in TensorFlow (`forward`).
       inputs: shape and type of each input.
       precision: one of `fp32`, `fp16-weights`, `dynamic-range`, `int8`.
       directory: an empty one, for the SavedModel.
@@ -177,6 +188,7 @@ def convert(
       NotConvertibleError: TFLite does not compute in the model's type, an operation has no
         counterpart, or inputs for calibration are missing.
     """
+    model = adapted(model)
     import tensorflow as tf
 
     clamped: list[int] = []
@@ -214,6 +226,7 @@ def save(model: Any, inputs: Sequence[TensorSpec], directory: Path) -> None:
       inputs: shape and type of each input.
       directory: directory to create or fill.
     """
+    model = adapted(model)
     import tensorflow as tf
 
     module, function = _traced(model, inputs, sixteen_bits=True)

@@ -168,7 +168,8 @@ def _case(
     variant: Variant,
 ) -> BenchmarkCase:
     path, kind = program.path, program.kind
-    if given is not None and (variant.batch_size, variant.seq_len) != (None, None):
+    has_sizes = (variant.batch_size, variant.seq_len) != (None, None)
+    if given is not None and has_sizes and not wanted.recorded:
         raise UserModelError("--inputs: its arrays have all sizes; omit --batch and --seq-len")
     parameters: dict[str, str | int | bool] = {
         "source": str(path),
