@@ -394,7 +394,7 @@ class ParityFile:
         return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
-        """Returns the results that can be reused: those of the same packages, if installed."""
+        """Returns the results that can be reused: the same packages made them, if installed."""
         environment: Any = self._head["execution_environment"]
         packages = environment.get("python_environment", ())
         here = {canonicalize_name(item["name"]): item["version"] for item in packages}

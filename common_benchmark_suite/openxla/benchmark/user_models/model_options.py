@@ -67,7 +67,7 @@ class ModelOptions:
       allow_code: whether to accept weights that can hold code.
       test: `eval` for outputs, `train` for training steps.
       folder: base of relative paths.
-      recorded: whether the options are those of a result, of which older ones may conflict.
+      recorded: whether a result recorded the options; older results may have conflicting ones.
     """
 
     inputs: tuple[str, ...] = ()
