@@ -12,14 +12,21 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from openxla.benchmark import synonyms
+from openxla.benchmark import synonyms, testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
     ModelFrameworkType,
+    ModelTestData,
     TensorSpec,
 )
 from openxla.benchmark.models.architectures.base import DATA_TYPES
+
+if TYPE_CHECKING:  # listing imports no NumPy
+    import numpy as np
+    import numpy.typing as npt
+
+    from openxla.benchmark.artifacts.array_files import UserInputs
 
 # Framework names in model names.
 SHORT = {
@@ -115,6 +122,25 @@ class Variant:
     batch_size: int | None
     seq_len: int | None
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes that the user gave, as parameters of a model."""
+        both = {"batch_size": self.batch_size, "seq_len": self.seq_len}
+        return {name: size for name, size in both.items() if size is not None}
+
+
+def input_data(inputs: Sequence["InputSpec"], given: "UserInputs | None") -> ModelTestData:
+    """Returns the input data of a case: the user's arrays, random numbers, or the model's own."""
+    if given is not None:
+        return given.data
+    if not inputs:
+        return testdata.INPUT_DATA_MODEL_DEFAULT
+    return ModelTestData(
+        name="_".join(str(spec.spec).upper() for spec in inputs),
+        source_url="",
+        source_info="Random numbers described by --input.",
+    )
+
 
 def variants(wanted: ModelOptions, data_type: str) -> Iterator[Variant]:
     """Yields the requested variants.
@@ -146,11 +172,6 @@ def model_name(parts: Iterable[str], framework: ModelFrameworkType, variant: Var
         if size is not None
     ]
     return "_".join([stem or "MODEL", variant.data_type.upper(), _IN_NAMES[framework], *sizes])
-
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @attrs.frozen(kw_only=True)

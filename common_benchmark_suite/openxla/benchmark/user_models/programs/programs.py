@@ -7,14 +7,12 @@ from pathlib import Path
 
 import attrs
 
-from openxla.benchmark import testdata
 from openxla.benchmark.artifacts.array_files import UserInputs
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     Model,
     ModelFrameworkType,
     ModelImplementation,
-    ModelTestData,
 )
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.user_models.model_options import (
@@ -22,6 +20,7 @@ from openxla.benchmark.user_models.model_options import (
     ModelOptions,
     UserModelError,
     Variant,
+    input_data,
     model_name,
     parse_spec,
     recorded_specs,
@@ -187,10 +186,7 @@ def _case(
     if inputs:
         written = [parse_spec(text) for text in wanted.inputs]
         parameters |= recorded_specs(written or inputs, inputs)
-    if variant.batch_size is not None:
-        parameters["batch_size"] = variant.batch_size
-    if variant.seq_len is not None:
-        parameters["seq_len"] = variant.seq_len
+    parameters |= variant.sizes
     stem = re.sub(r"[^A-Za-z0-9_.+-]", "_", path.stem).lstrip("_.+-")
     implementation = ModelImplementation(
         name=f"{stem or 'model'}.{kind.name}",
@@ -204,7 +200,9 @@ def _case(
         model_impl=implementation,
         model_parameters=parameters,
     )
-    return BenchmarkCase.build(model=model, input_data=_input_data(inputs, wanted, given))
+    return BenchmarkCase.build(
+        model=model, input_data=input_data(inputs if wanted.inputs else (), given)
+    )
 
 
 def _inputs(
@@ -215,17 +213,3 @@ def _inputs(
         return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)
     written = [parse_spec(text) for text in wanted.inputs]
     return tuple(spec.filled(variant.batch_size or 1, variant.seq_len) for spec in written)
-
-
-def _input_data(
-    inputs: tuple[InputSpec, ...], wanted: ModelOptions, given: UserInputs | None
-) -> ModelTestData:
-    if given is not None:
-        return given.data
-    if not wanted.inputs:
-        return testdata.INPUT_DATA_MODEL_DEFAULT
-    return ModelTestData(
-        name="_".join(str(spec.spec).upper() for spec in inputs),
-        source_url="",
-        source_info="Random numbers described by --input.",
-    )

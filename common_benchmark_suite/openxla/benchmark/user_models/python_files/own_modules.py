@@ -6,14 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openxla.benchmark import testdata
 from openxla.benchmark.artifacts.array_files import UserInputs
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     Model,
     ModelFrameworkType,
     ModelImplementation,
-    ModelTestData,
 )
 from openxla.benchmark.text import did_you_mean
 from openxla.benchmark.training import OPTIMIZERS
@@ -118,10 +116,7 @@ def _case(
     parameters: dict[str, Any] = {**shared, "data_type": variant.data_type}
     if filled:
         parameters |= model_options.recorded_specs(inputs, filled)
-    if variant.batch_size is not None:
-        parameters["batch_size"] = variant.batch_size
-    if variant.seq_len is not None:
-        parameters["seq_len"] = variant.seq_len
+    parameters |= variant.sizes
     stem = place.file.stem if not place.module else place.module.rpartition(".")[2]
     is_usual = name in USUAL or name.lower() == stem.replace("_", "").lower()
     parts = [stem] if is_usual else [stem, name]
@@ -132,21 +127,7 @@ def _case(
         model_impl=implementation,
         model_parameters=parameters,
     )
-    return BenchmarkCase.build(model=model, input_data=_input_data(filled, given))
-
-
-def _input_data(
-    inputs: Sequence[model_options.InputSpec], given: UserInputs | None
-) -> ModelTestData:
-    if given is not None:
-        return given.data
-    if not inputs:
-        return testdata.INPUT_DATA_MODEL_DEFAULT
-    return ModelTestData(
-        name="_".join(str(spec.spec).upper() for spec in inputs),
-        source_url="",
-        source_info="Random numbers described by --input.",
-    )
+    return BenchmarkCase.build(model=model, input_data=model_options.input_data(filled, given))
 
 
 class _Search:
