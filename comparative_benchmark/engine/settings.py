@@ -144,15 +144,17 @@ def _inspect(name: str, python: str) -> Environment:
     )
     modules = sorted({module for names in wanted for module in names})
     try:
-        asked = subprocess.run(
-            # Python 3.10 has no option -P.
-            [python, "-c", _QUESTION, *_HARNESS_MODULES, *modules],
-            env={**os.environ, "PYTHONSAFEPATH": "1"},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=_PATIENCE_S,
-        )
+        for safe in ("-P", "-I"):  # Python 3.10 has no option -P
+            asked = subprocess.run(
+                [python, safe, "-c", _QUESTION, *_HARNESS_MODULES, *modules],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_PATIENCE_S,
+            )
+            if asked.returncode == 0:
+                break
+        asked.check_returncode()
         answer = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         words = str(getattr(error, "stderr", "") or error).strip().splitlines()
