@@ -90,8 +90,8 @@ def test_malformed_ones_are_refused(text, message):
         ("echo bad luck >&2; exit 3", r"cannot run .* \(bad luck\)"),
         ("echo no json", "cannot run"),
         (
-            '[ "$1" != -P ] || exit 2; '
-            'echo \'{"version": [3, 9, 1], "packages": [], "missing": []}\'',
+            """[ "$1" != -P ] || exit 2
+            echo '{"version": [3, 9, 1], "packages": [], "missing": []}'""",
             "expected Python 3.11 or newer, got 3.9.1",
         ),
     ],
