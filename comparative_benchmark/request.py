@@ -462,8 +462,8 @@ class RunRequest:
     )
     baseline: str | None = _option(
         MEASUREMENT,
-        text="competitor to compute ratios against (default: pt_inductor:eager if present, "
-        "otherwise the first competitor)",
+        text="competitor to compute ratios against (default: pt_inductor:eager if it "
+        "can run a selected case, otherwise the first competitor that can)",
     )
     precision: float = _option(
         MEASUREMENT,
