@@ -52,6 +52,7 @@ def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, numb
     arguments = (*TOYS, f"models/TOY_({'|'.join(due)})/.+")
     output, moments = tmp_path / "results.json", random.Random(int(number))
     kept: dict[str, str] = {}
+    interrupted = 0
     for _ in range(ROUNDS):
         process = subprocess.Popen(
             [*cbs_command(*arguments, output=output), "--resume"],
@@ -66,12 +67,14 @@ def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, numb
             process.wait(timeout=moments.uniform(0.2, 4))
         except subprocess.TimeoutExpired:
             os.kill(process.pid, number)
+            interrupted += 1
         _, said = process.communicate(timeout=60)
         assert "Traceback" not in said, said
         before, kept = kept, _kept(output)
         # --resume may measure a failure again, and it fails again.
         assert before.items() <= kept.items()
         wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
+    assert interrupted
     run = run_cbs(*arguments, "--resume", directory=tmp_path, environment=environment)
     ended = _kept(run.output)
     assert kept.items() <= ended.items()

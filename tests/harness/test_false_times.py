@@ -38,10 +38,10 @@ def test_adversarial_times_are_all_caught(cbs_run, capsys):
         record = records[name]
         assert record["status"] == "ok", (name, record.get("reason"))
         assert reason in record["metrics"]["framework_level"]["not_ranked"], name
-    for name in ("reads-truth", "writes-truth"):
-        record = records[name]
-        if "truth_not_isolated" in record["metrics"]["framework_level"]:
-            pytest.skip(record["metrics"]["framework_level"]["truth_not_isolated"])
-        assert record["status"] == "wrong_output", (name, record.get("reason"))
     with capsys.disabled():
         print(f"\nfalse times: {len(REASONS) + len(UNPROVEN)} planted, all caught")
+    seen = [records[name] for name in ("reads-truth", "writes-truth")]
+    for record in seen:
+        if "truth_not_isolated" in record["metrics"]["framework_level"]:
+            pytest.skip(record["metrics"]["framework_level"]["truth_not_isolated"])
+    assert [record["status"] for record in seen] == ["wrong_output"] * 2, seen
