@@ -328,6 +328,8 @@ class Console:
         )
         if baseline is not None and cases:
             comparisons = compare_to_baseline(cases, baseline)
+            for text in tables.unclear_lines(comparisons):
+                self._out.print(text, soft_wrap=True)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
         for warning in disturbances([case.metrics for case in cases]):
             self._out.print(Text(warning, style="yellow"), soft_wrap=True)

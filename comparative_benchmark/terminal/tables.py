@@ -266,16 +266,32 @@ def many_unsupported(
 
 def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
     """Returns one line per reason, with its competitors and workloads."""
+    word = Status.UNSUPPORTED.value
+    reasons = [(case.result.reason or "", case) for case in cases]
+    return _lines_by_reason((word, style_of(word)), reasons)
+
+
+def unclear_lines(comparisons: Iterable[Comparison]) -> list[Text]:
+    """Returns a line per reason for verdicts that are unclear although the interval excludes 1."""
+    puzzling = [
+        (item.reason, item)
+        for item in comparisons
+        if item.verdict is Verdict.UNCLEAR and not item.disturbed
+        if item.ratio and not item.ratio.low <= 1 <= item.ratio.high
+    ]
+    word = Verdict.UNCLEAR
+    return _lines_by_reason((word.value, _VERDICT_STYLES.get(word, "")), puzzling)
+
+
+def _lines_by_reason(
+    word: tuple[str, str], reasons: Sequence[tuple[str, Case | Comparison]]
+) -> list[Text]:
     by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    several = len({case.label for case in cases}) > 1
-    for case in cases:
-        of = f" ({case.label})" if several else ""
-        by_reason[case.result.reason or ""][f"{case.competitor}{of}"] = None
+    several = len({item.label for _, item in reasons}) > 1
+    for reason, item in reasons:
+        by_reason[reason][f"{item.competitor}{f' ({item.label})' * several}"] = None
     return [
-        Text.assemble(
-            (Status.UNSUPPORTED.value, style_of(Status.UNSUPPORTED.value)),
-            f"  {', '.join(names)}: {reason}",
-        )
+        Text.assemble(word, f"  {', '.join(names)}: {reason}")
         for reason, names in by_reason.items()
     ]
 

@@ -6,6 +6,7 @@ from test_compare import compare_to_baseline, metrics, record
 
 from comparative_benchmark.analysis.stats.analysis import Verdict
 from comparative_benchmark.analysis.stats.steadiness import FEWEST_PROCESSES, resembles
+from comparative_benchmark.terminal.tables import unclear_lines
 
 
 def series(random, coefficient, count=10):
@@ -55,8 +56,12 @@ def test_a_close_ratio_of_such_processes_has_no_verdict():
     found = raced(rising)
     assert (found.verdict, found.withheld) == (Verdict.UNCLEAR, Verdict.SLOWER)
     assert found.reason == "consecutive processes are correlated, so the interval is too narrow"
+    # The interval excludes 1, so the table says why there is no verdict.
+    [line] = map(str, unclear_lines([found]))
+    assert line == f"unclear  jax_xla:xla: {found.reason}"
     shuffled = [rising[place] for place in (4, 9, 0, 6, 2, 8, 1, 7, 3, 5)]
     assert raced(shuffled).verdict is Verdict.SLOWER
+    assert unclear_lines([raced(shuffled)]) == []
     assert raced([2 * time for time in rising]).verdict is Verdict.SLOWER
     # Rounds of a single process may resemble each other.
     assert raced([1.1]).reason.startswith("1 process (the interval is within one process)")

@@ -293,10 +293,9 @@ class WorkloadArtifacts:
     @property
     def second_files(self) -> list[Path]:
         """All files of the second input."""
-        second = self.second
-        if second is None:
-            return []
-        return [*second.inputs, *second.truth, *second.reference, *second.neighbours]
+        # `astuple` yields the lists of inputs, truth, reference and neighbours.
+        kinds = attrs.astuple(self.second, recurse=False) if self.second else ()
+        return [path for paths in kinds for path in paths]
 
     @property
     def without_second(self) -> str | None:

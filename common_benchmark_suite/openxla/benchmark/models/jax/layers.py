@@ -173,10 +173,10 @@ def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nn
     )
 
 
-def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, *, stride: int = 1) -> Conv:
+def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, **options: Any) -> Conv:
     """Returns a square convolution with explicit symmetric padding, as in torch."""
     # "SAME" would shift strided windows by one pixel.
-    return Conv(inputs, outputs, (kernel, kernel), strides=stride, padding=kernel // 2, rngs=rngs)
+    return Conv(inputs, outputs, (kernel, kernel), padding=kernel // 2, rngs=rngs, **options)
 
 
 class ResnetBlock(nnx.Module):

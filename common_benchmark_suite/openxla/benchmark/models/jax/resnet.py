@@ -14,23 +14,14 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.layers import BatchNorm, Conv, Linear
+from openxla.benchmark.models.jax.layers import BatchNorm, Linear, conv
 
 
 class ConvNorm(nnx.Module):
     """Convolution and batch norm with running statistics."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, rngs: nnx.Rngs) -> None:
-        # Explicit symmetric padding: "SAME" would shift strided windows by one pixel.
-        self.conv = Conv(
-            inputs,
-            outputs,
-            (kernel, kernel),
-            strides=stride,
-            padding=kernel // 2,
-            use_bias=False,
-            rngs=rngs,
-        )
+        self.conv = conv(inputs, outputs, kernel, rngs, strides=stride, use_bias=False)
         self.norm = BatchNorm(outputs, 1e-5)
 
     def __call__(self, x: jax.Array) -> jax.Array:

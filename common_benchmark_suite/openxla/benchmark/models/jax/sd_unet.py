@@ -80,7 +80,7 @@ class UnetStage(nnx.Module):
         )
         stride = 2 if self.down else 1
         self.resampler = (
-            nnx.data(conv(stage.width, stage.width, 3, rngs, stride=stride))
+            nnx.data(conv(stage.width, stage.width, 3, rngs, strides=stride))
             if stage.resample
             else None
         )
