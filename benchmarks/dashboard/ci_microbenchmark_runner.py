@@ -4,11 +4,11 @@ python benchmarks/dashboard/ci_microbenchmark_runner.py --config F --output benc
 """
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
 
 from comparative_benchmark.cli.command import main
+from openxla.benchmark.files import write_atomically
 
 
 def run() -> int:
@@ -18,11 +18,17 @@ def run() -> int:
     parser.add_argument("--output", type=Path, default=Path("benchmark_results.json"))
     options, others = parser.parse_known_args()
     results = options.output.with_suffix(".results.json")
-    code = main(["micro", "run", "--config", str(options.config), "-o", str(results), *others])
     records = results.with_suffix(".oss.json")
-    if records.is_file():
-        shutil.copyfile(records, options.output)
+    # A refused run, or one with --dry-run, must not publish the tables of an earlier one.
+    before = _written_at(records)
+    code = main(["micro", "run", "--config", str(options.config), "-o", str(results), *others])
+    if _written_at(records) != before:
+        write_atomically(options.output, records.read_bytes())
     return code
+
+
+def _written_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 if __name__ == "__main__":

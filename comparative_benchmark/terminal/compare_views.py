@@ -92,17 +92,10 @@ def summary_line(summary: Summary) -> str:
         )
         if mean is not None and not summary.is_disturbed
     ]
-    counts = {
-        "faster": summary.faster,
-        "slower": summary.slower,
-        "disturbed": summary.disturbed,
-        "wrong": summary.wrong,
-        "missing": summary.missing,
-        "incomparable": summary.incomparable,
-    }
+    names = ("faster", "slower", "disturbed", "wrong", "missing", "incomparable")
     why = "other processes disturbed too many cases for a mean"
     means = means or [why if summary.is_disturbed else "no case could be compared"]
-    texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
+    texts = {n: f"{len(found)} {n}" for n in names if (found := getattr(summary, n))}
     if len(summary.regressions) < len(summary.slower):
         # A single verdict is wrong in 2 % of cases, so some of many verdicts are wrong.
         texts["slower"] += f" ({len(summary.regressions)} significant)"

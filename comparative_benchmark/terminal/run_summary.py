@@ -252,8 +252,8 @@ def _compile_text(case: Case) -> str:
     cold, warm = case.metrics.compile_time_ms, case.metrics.warm_compile_time_ms
     if cold is None:
         return ""
-    again = f", {statistics.median(warm) / 1e3:.2g} s with warm caches" if warm else ""
-    return f"compiles in {cold / 1e3:.2g} s{again}"
+    again = f", {digits(statistics.median(warm) / 1e3, 2)} s with warm caches" if warm else ""
+    return f"compiles in {digits(cold / 1e3, 2)} s{again}"
 
 
 def _memory_text(case: Case) -> str:

@@ -289,10 +289,6 @@ class TfLite(Backend):
     _file: Mapping[str, Any]
     _program: Program
 
-    def __init__(self, context: BackendContext) -> None:
-        super().__init__(context)
-        self._uses_xnnpack = _uses_xnnpack(context)
-
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Keeps definition and inputs for `compile`: there is no program to hold them yet."""
         self._definition, self._arrays = model, tuple(inputs)
@@ -320,10 +316,11 @@ class TfLite(Backend):
         return _export(self._definition, self._arrays, context)
 
     def _load_program(self, path: Path) -> Program:
+        xnnpack = _uses_xnnpack(self.context)
         try:
-            return Program(path, threads=self.context.threads, xnnpack=self._uses_xnnpack)
+            return Program(path, threads=self.context.threads, xnnpack=xnnpack)
         except RuntimeError as error:
-            hint = f"; choose {self.context.compiler}+no-xnnpack" if self._uses_xnnpack else ""
+            hint = f"; choose {self.context.compiler}+no-xnnpack" if xnnpack else ""
             raise UnsupportedError(f"LiteRT cannot load the file: {error}{hint}") from error
 
     def dispatch(self) -> Any:

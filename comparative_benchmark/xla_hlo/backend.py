@@ -61,7 +61,14 @@ class XlaHlo(Backend):
                     self.context.exported, self.context.compiler, directory
                 )
         else:
-            self._export(model, inputs, directory)
+            self._exported, self._export_ms = export_program(
+                model,
+                inputs,
+                self.context.compiler,
+                directory,
+                self.context.phase,
+                platform=_PLATFORMS[self.context.device.accelerator_type],
+            )
         exported = self._exported
         with self.context.phase("load"):
             weights = [self._client.put(weight) for weight in exported.weights()]
@@ -70,16 +77,6 @@ class XlaHlo(Backend):
         self._arguments = [next(taken) if index is None else None for index in exported.inputs]
         with self.context.phase("h2d"):
             self.replace_inputs(inputs)
-
-    def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
-        self._exported, self._export_ms = export_program(
-            model,
-            inputs,
-            self.context.compiler,
-            directory,
-            self.context.phase,
-            platform=_PLATFORMS[self.context.device.accelerator_type],
-        )
 
     def compile(self) -> None:
         """Compiles the program, from reading its file to an executable; the rest was in `load`."""

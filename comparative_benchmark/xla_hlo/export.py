@@ -146,7 +146,7 @@ def export_reproducer(task: ExportTask) -> Exported:
         packages=("jaxlib", "numpy", "ml_dtypes"),
         files=files,
         modules=("pjrt.py",),
-        commands=_commands(),
+        commands=_COMMANDS,
         notes=(_NOTE,),
     )
 
@@ -165,22 +165,21 @@ def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
     return FORMS[form], list(exported.inputs)
 
 
-def _commands() -> tuple[Command, ...]:
-    return (
-        Command(
-            comment="Compile and run it, also in XLA's interpreter, and compare the outputs.",
-            arguments=("run_hlo_module", "--platform=CPU", "--input_format=hlo", _TEXT),
-            is_packaged=False,
+_COMMANDS = (
+    Command(
+        comment="Compile and run it, also in XLA's interpreter, and compare the outputs.",
+        arguments=("run_hlo_module", "--platform=CPU", "--input_format=hlo", _TEXT),
+        is_packaged=False,
+    ),
+    Command(
+        comment="Compile and time it.",
+        arguments=(
+            *("hlo_runner_main", "--device_type=host", "--input_format=text"),
+            *("--num_replicas=1", "--num_partitions=1", "--num_repeats=20", _TEXT),
         ),
-        Command(
-            comment="Compile and time it.",
-            arguments=(
-                *("hlo_runner_main", "--device_type=host", "--input_format=text"),
-                *("--num_replicas=1", "--num_partitions=1", "--num_repeats=20", _TEXT),
-            ),
-            is_packaged=False,
-        ),
-    )
+        is_packaged=False,
+    ),
+)
 
 
 class Exporter(Protocol):

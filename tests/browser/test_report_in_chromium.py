@@ -158,7 +158,7 @@ def test_a_case_opens_with_everything_that_is_known_of_it(browser):
     titles = texts(browser, "#detail-body h3")
     for title in ("Verdict", "Since the baseline results", "Samples", "Trend", "Peak memory"):
         assert title in titles
-    for title in ("Compile time and phases", "Error against the float64 truth", "Roofline"):
+    for title in ("Compile time and phases", "Error against the truth", "Roofline"):
         assert title in titles
     # Dots of three processes of the case and of three of its baseline.
     assert len(browser.find_elements(By.CSS_SELECTOR, "#detail svg .dot.own:not(.big)")) == 150

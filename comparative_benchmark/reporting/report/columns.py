@@ -323,7 +323,7 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
         "sqnr": verdict and short(verdict.sqnr_db),
         "judged": tables.text(verdict.judged if verdict else None),
         "max_error": verdict and short(verdict.max_abs_error),
-        "unranked": int(metrics.not_ranked is not UNSET) or None,
+        "unranked": int(metrics.not_ranked is not UNSET or case.is_recipe) or None,
         "weights": tables.text(metrics.program.weights),
         "program": digest and digest[:12],
         "program_bytes": short(metrics.program.artifact_size_bytes),

@@ -26,7 +26,6 @@ from comparative_benchmark.analysis.stats.analysis import (
     CLOSE,
     CLOSE_VERDICT_PROCESSES,
     MIN_PROCESSES,
-    NOISE_THRESHOLD,
     WITHIN_ONE_PROCESS,
     ratio_probability,
 )
@@ -48,7 +47,11 @@ from comparative_benchmark.reporting.report.standings import Contest, Judged
 from comparative_benchmark.reporting.report.summary import Summary
 from comparative_benchmark.results.case import LATENCY
 from comparative_benchmark.results.comparing import plot_data
-from comparative_benchmark.results.comparing.comparison import MOST_DISTURBED, Comparison
+from comparative_benchmark.results.comparing.comparison import (
+    COMPILE_THRESHOLD,
+    MOST_DISTURBED,
+    Comparison,
+)
 from comparative_benchmark.results.comparing.plot_data import Mean, Trade, operator_of
 from comparative_benchmark.results.comparing.roofs import Roofs, peak_type
 from comparative_benchmark.terminal.run_summary import apart_from_batch, by_batch
@@ -228,7 +231,10 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         "probability": ratio_probability(),
         "min_processes": MIN_PROCESSES,
         # For means over filtered cases, see `standings.geomean`.
-        "doubt": [MOST_DISTURBED, NOISE_THRESHOLD, CLOSE, CLOSE_VERDICT_PROCESSES],
+        "doubt": [
+            *(MOST_DISTURBED, summary.threshold, max(summary.threshold, COMPILE_THRESHOLD)),
+            *(CLOSE, CLOSE_VERDICT_PROCESSES),
+        ],
         "within_one_process": WITHIN_ONE_PROCESS,
         "cases": columns,
         "count": len(judged),

@@ -1,8 +1,9 @@
 """Ranks competitors by the geometric mean of speed-ups over their common cases."""
 
+import functools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain
 
 import attrs
@@ -226,7 +227,7 @@ class Contest:
         ]
 
 
-def contests(judged: Sequence[Judged]) -> list[Contest]:
+def contests(judged: Sequence[Judged], *, threshold: float = NOISE_THRESHOLD) -> list[Contest]:
     """Returns the standings on each device and machine, the one with most cases first.
 
     Competitors that support none of the cases are omitted; a table of cases gives the reasons.
@@ -238,11 +239,16 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
     for item in judged:
         if (item.case.contest, item.case.runner) in able:
             groups[item.case.contest].append(item)
-    contests = [_contest(key, group) for key, group in groups.items()]
+    contests = [_contest(key, group, threshold) for key, group in groups.items()]
     return sorted(contests, key=lambda contest: -contest.cases)
 
 
-def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:
+def geomean(
+    comparisons: Sequence[Comparison],
+    *,
+    competitors: int = 2,
+    threshold: float = NOISE_THRESHOLD,
+) -> Mean | None:
     """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for no comparisons.
 
     The baselines of different cases are separate processes, so their errors are independent. A mean
@@ -252,6 +258,7 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
     Args:
       comparisons: comparisons of the cases, each with a ratio.
       competitors: number of competitors compared with each other, including the baseline.
+      threshold: smaller differences are not relevant.
     """
     known = [
         (item.log_ratio, item.candidate_ms.estimate)
@@ -272,11 +279,13 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
         latency_ms=math.exp(math.fsum(math.log(latency) for _, latency in known) / len(known)),
         processes=mean.processes,
         limits=(1 / among_all.high, 1 / among_all.low),
-        doubt=_doubt(comparisons, mean, among_all),
+        doubt=_doubt(comparisons, mean, among_all, threshold),
     )
 
 
-def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
+def _doubt(
+    comparisons: Sequence[Comparison], mean: Interval, among_all: Interval, threshold: float
+) -> str:
     """Returns why a mean determines no winner; empty if it does."""
     disturbed = sum(item.disturbed for item in comparisons)
     if disturbed >= MOST_DISTURBED * len(comparisons):
@@ -288,15 +297,15 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
         [item] = comparisons
         return "" if item.is_decided else item.reason
     is_compile = comparisons[0].quantity == COLD_COMPILE
-    threshold = COMPILE_THRESHOLD if is_compile else NOISE_THRESHOLD
-    outcome, reason = verdict(mean, threshold=threshold)
+    limit = max(threshold, COMPILE_THRESHOLD) if is_compile else threshold
+    outcome, reason = verdict(mean, threshold=limit)
     if outcome not in (Verdict.FASTER, Verdict.SLOWER):
         return reason
     certain = not among_all.low <= 1 <= among_all.high
     return "" if certain else "the difference is not significant among all pairs of competitors"
 
 
-def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
+def _contest(key: tuple[str, str, str], group: Sequence[Judged], threshold: float) -> Contest:
     device, machine, quantity = key
     runners: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
     for item in group:
@@ -317,8 +326,9 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
     ]
     shared = set.intersection(*(set(compared[runner]) for runner in ranked)) if ranked else set()
     competitors = sum(1 for cases in compared.values() if cases) + 1
+    mean = functools.partial(geomean, competitors=competitors, threshold=threshold)
     standings = [
-        _standing(items, compared[runner], shared if runner in ranked else set(), competitors)
+        _standing(items, compared[runner], shared if runner in ranked else set(), mean)
         for runner, items in runners.items()
     ]
     return Contest(
@@ -332,7 +342,10 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
 
 
 def _standing(
-    items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str], competitors: int
+    items: Sequence[Judged],
+    compared: Mapping[str, Comparison],
+    shared: set[str],
+    mean: Callable[[Sequence[Comparison]], Mean | None],
 ) -> Standing:
     case = items[0].case
     return Standing(
@@ -340,10 +353,8 @@ def _standing(
         framework=case.framework,
         level=case.result.level,
         is_baseline=all(item.comparison is None for item in items),
-        common=geomean(
-            [compared[workload] for workload in sorted(shared)], competitors=competitors
-        ),
-        own=geomean(list(compared.values()), competitors=competitors),
+        common=mean([compared[workload] for workload in sorted(shared)]),
+        own=mean(list(compared.values())),
         cases=sum(not _is_unsupported(item) for item in items),
         verdicts=Counter(comparison.verdict.value for comparison in compared.values()),
     )

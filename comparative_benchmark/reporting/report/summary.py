@@ -220,7 +220,7 @@ def summarize(
     changes = None
     if baseline_file:
         changes = find_changes(baseline_file, inputs, threshold=threshold, trends=trends)
-    groups = contests(judged)
+    groups = contests(judged, threshold=threshold)
     broken = [case for case in cases if case.status in _BROKEN]
     return Summary(
         inputs=inputs,

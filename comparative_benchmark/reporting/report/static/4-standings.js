@@ -32,7 +32,8 @@ function geomean(cases, competitors) {
 
 /** Returns whether a mean determines no winner, as `_doubt` of standings.py. */
 function isDoubtful(cases, [estimate, low, high], replicates, amongAll) {
-  const [disturbed, threshold, close, enough] = DATA.doubt;
+  const [disturbed, noise, compiling, close, enough] = DATA.doubt;
+  const threshold = cases[0].quantity === "latency" ? noise : compiling;
   const distance = Math.max(estimate, 1 / estimate);
   if (cases.filter((item) => value(item.index, "disturbed")).length >= disturbed * cases.length) return true;
   if (low <= 1 && high >= 1) return true;
@@ -64,12 +65,16 @@ function studentQuantile(probability, degrees) {
 /** Returns the standings of each device, machine and quantity, with most cases first. */
 function contests(cases) {
   const groups = Map.groupBy(cases.filter((item) => !item.units), ({ workload: w }) => `${w.device}, ${w.machine}${w.quantity === "latency" ? "" : `, ${w.quantity}`}`);
-  return [...groups].map(([name, group]) => {
+  const isUnable = (item) => item.status === "unsupported" || item.verdict === "unsupported";
+  return [...groups].map(([name, all]) => {
+    // Without competitors that support none of the cases, as in standings.py.
+    const able = new Set(all.filter((item) => !isUnable(item)).map((item) => item.runnerName));
+    const group = all.filter((item) => able.has(item.runnerName));
     const runners = [...Map.groupBy(group, (item) => item.runnerName)].map(([runner, items]) => ({
       name: runner,
       runner: items[0].runner,
       isBaseline: isBaseline(items[0]),
-      cases: items.filter((item) => item.status !== "unsupported").length,
+      cases: items.filter((item) => !isUnable(item)).length,
       // A recipe is not in the standings: its speed-up is the effect of fewer bits.
       compared: new Map(items.filter((item) => item.speedup && !value(item.index, "arithmetic")).map((item) => [item.row, item])),
     }));
@@ -88,7 +93,7 @@ function contests(cases) {
     }
     runners.sort((a, b) => b.rank - a.rank || (a.name < b.name ? -1 : 1));
     return { name, runners, common: shared.length, cases: new Set(group.map((item) => item.row)).size };
-  }).sort((a, b) => b.cases - a.cases);
+  }).filter((contest) => contest.runners.length).sort((a, b) => b.cases - a.cases);
 }
 
 /** The table of one contest, with the same parts as the one in the page's template. */

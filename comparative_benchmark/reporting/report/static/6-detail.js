@@ -115,7 +115,7 @@ function errorPart(item, width) {
     { name: "same-type reference", number: reference, kind: "other" },
     { name: "allowed", number: allowed, kind: "limit" },
   ];
-  return part("Error against the float64 truth",
+  return part("Error against the truth",
     marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "The line is the limit of the relative RMSE. Other limits apply, too.") : null,
     facts([
       ["relative RMSE", shown(own)], ["relative RMSE of the reference", shown(reference)],
@@ -220,6 +220,7 @@ function showDetail(state) {
   }
   if (DIALOG.dataset.shown === state.case) return;
   DIALOG.dataset.shown = state.case;
+  document.getElementById("address").hidden = true;
   document.getElementById("detail-title").textContent = item ? [item.workload.label, inputName(item.workload)].filter(Boolean).join(", ") : "No such case";
   document.getElementById("detail-runner").textContent = item ? `${item.runnerName} on ${item.workload.device}, ${item.workload.machine}` : `This report does not contain case ${state.case}.`;
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
