@@ -9,7 +9,7 @@ from comparative_benchmark.errors import EXIT_OK, UsageError
 from openxla.benchmark import installation
 from openxla.benchmark.files import new_file
 from openxla.benchmark.text import printable
-from openxla.benchmark.user_models import UserModelError, place_of
+from openxla.benchmark.user_models import ModelOptions, UserModelError, find_cases_bounded, place_of
 from openxla.benchmark.user_models.places import OwnModule
 
 _TEMPLATE = Path(__file__).parent / "templates" / "ci_workflow.yml.txt"
@@ -25,11 +25,17 @@ def write_workflow(model: str, *, backends: str, install: str | None) -> int:
       install: requirement for pip to install the suite; None for this version of it.
 
     Raises:
-      UsageError: the model is not in this checkout, or another file has the workflow's name.
+      UsageError: the model is not in this checkout, or cannot run, or another file has the
+        workflow's name.
     """
     here = Path.cwd()
     root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
     model, is_suite = _model(model, root)
+    if not is_suite:
+        try:
+            find_cases_bounded(model, ModelOptions(folder=root))
+        except UserModelError as error:
+            raise UsageError(f"`cbs run` cannot run this model: {error}") from error
     path = root / ".github" / "workflows" / f"benchmark-{_stem(model)}.yml"
     suite = install or requirement("pt-inductor,onnxruntime")
     content = workflow(model, is_suite=is_suite, backends=backends, suite=suite)

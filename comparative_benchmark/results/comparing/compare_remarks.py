@@ -209,8 +209,8 @@ _CONDITIONS = (
     *("hostname", "system", "governor", "usable_cpus", "pinned_cpus", "memory_bytes"),
     "python",
 )
-# Half a CPU of load before the run, or a clock difference of 2 %, is visible in latencies.
-_LOAD_APART, _CLOCK_APART = 0.5, 0.02
+# A clock difference of 2 % is visible in latencies.
+_CLOCK_APART = 0.02
 
 
 @attrs.frozen(kw_only=True)
@@ -296,9 +296,6 @@ def _conditions(old: Case, new: Case) -> Iterable[str]:
         if values[0] != values[1]:
             yield f"{name} {values[0]} vs {values[1]}"
     yield from setting_differences(old.metrics, new.metrics)
-    before, after = old.host.load_average[0], new.host.load_average[0]
-    if abs(before - after) > _LOAD_APART:
-        yield f"load {before:.1f} vs {after:.1f}"
 
 
 def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:

@@ -470,7 +470,9 @@ def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
     if old.data_type != new.data_type and not _in_fewer_bits(old, new):
         return f"different data types: {old.data_type} and {new.data_type}"
     if old.workload != new.workload and not has_changed:
-        return f"different workloads: {old.label} and {new.label} (digests differ)"
+        remedy = "; if the model changed on purpose, pass --changed-models"
+        remedy *= old.label == new.label
+        return f"different workloads: {old.label} and {new.label} (digests differ){remedy}"
     if old.quantity != new.quantity:
         return f"different measurements: {old.quantity} and {new.quantity}"
     if old.machine != new.machine:

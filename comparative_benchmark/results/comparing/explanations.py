@@ -30,10 +30,11 @@ _PARTS = {
     "embeddings and gathers": (
         *("embedding", "gather", "index.?select", "scatter", r"\bindex\b", r"\btake\b"),
     ),
-    "pooling": ("pool",),
+    # Global pooling is a mean; stacks call it either.
+    "pooling": (r"^(?!.*global).*pool",),
     "reductions": (
         *("reduc", r"\bsum\b", r"\bmean\b", r"\bmax\b", r"\bmin\b", "arg.?max", "cum.?sum"),
-        *(r"\bvar\b", "top.?k", "sort"),
+        *(r"\bvar\b", "top.?k", "sort", "global.*pool"),
     ),
     "elementwise": (
         *("gelu", "relu", "silu", "tanh", "erf", "sigmoid", "exponential", r"\bexp\b", "sqrt"),

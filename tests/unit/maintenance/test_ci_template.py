@@ -93,6 +93,10 @@ def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
     [
         ([], "`cbs run MODEL --save-as` wrote exactly one folder here; found: none"),
         (["nett.py"], "no such file"),
+        (
+            ["bare.py"],
+            "cannot run this model: bare.py does not define the model's inputs",
+        ),
         (["../outside.py"], "a workflow can use only files in the checkout"),
         (["json:dumps"], "specify it as PATH.py:CALLABLE instead"),
         (["${{ secrets.KEY }}.py"], "it contains '${{' or an unprintable character"),
@@ -102,6 +106,7 @@ def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
 def test_what_cannot_be_raced_is_told_and_nothing_is_written(project, capsys, words, message):
     for name in ("../outside.py", "${{ secrets.KEY }}.py"):
         (project / name).write_text(NET)
+    (project / "bare.py").write_text(NET.partition("def")[0])
     assert main(["ci-template", *words]) == 1
     error = capsys.readouterr().err
     assert message in error

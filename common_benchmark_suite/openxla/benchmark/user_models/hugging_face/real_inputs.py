@@ -42,18 +42,14 @@ def cases_on(
         ]
         target = root_dir() / "inputs" / digest_of([*made_of, *map(str, kind)])[:32]
         if not (target / _WHOLE).is_file():
-            _write(target, arrays(case.model))
+            with new_directory(target, whole_with=_WHOLE) as directory:
+                save_all(directory, "input", arrays(case.model))
         given = array_files.read_user_inputs(target)
         if case.model.model_impl.architecture is None:
             on_real.append(BenchmarkCase.build(model=case.model, input_data=given.data))
         else:
             on_real += array_files.cases_with([case], given)
     return on_real
-
-
-def _write(target: Path, arrays: Sequence[Any]) -> None:
-    with new_directory(target, whole_with=_WHOLE) as directory:
-        save_all(directory, "input", arrays)
 
 
 def on_text(

@@ -65,9 +65,7 @@ def _read(path: Path) -> dict[str, Any] | None:
             return None
         # In a separate process, so that a crash of the HDF5 library ends only that.
         return _parsed(path, bounded.call(_from_hdf5, path))
-    except bounded.TooCostlyError as error:
-        raise UserModelError(f"{path} cannot be read: {error}") from error
-    except OSError as error:
+    except (bounded.TooCostlyError, OSError) as error:
         raise UserModelError(f"{path} cannot be read: {error}") from error
 
 

@@ -162,8 +162,9 @@ def _create_model(parameters: Parameters) -> Any:
         return TorchTrainingModel(in_type(made, "fp32"), brought, parameters)
     if not isinstance(made, torch.nn.Module) and not inputs.follows_interface(made):
         raise UserModelError(
-            f"{brought.place} returned a {type(made).__name__}, not a torch.nn.Module; if it uses "
-            "another framework, set FRAMEWORK in the file"
+            f"{brought.place} returned a {type(made).__name__}, not a torch.nn.Module; if it is a "
+            "model with its inputs, return the inputs from example_inputs(); if it uses another "
+            "framework, set FRAMEWORK in the file"
         )
 
     def wrapped(module: torch.nn.Module) -> TorchModel:
