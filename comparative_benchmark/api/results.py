@@ -18,7 +18,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     Interval,
     Verdict,
 )
-from comparative_benchmark.errors import check_place
+from comparative_benchmark.errors import UsageError, check_place
 from comparative_benchmark.results.case import Case, cases_of, latest
 from comparative_benchmark.results.comparing.compare import (
     DEFAULT_BASELINE,
@@ -41,6 +41,7 @@ from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line,
 from comparative_benchmark.terminal.run_summary import fastest, recommendation
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
+from openxla.benchmark.installation import install_command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,9 +152,15 @@ class Table(Sequence[Item]):
         return pa.table({name: [row[name] for row in self.rows] for name in self.columns})
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Returns a data frame; needs pandas."""
-        import pandas as pd
+        """Returns a data frame.
 
+        Raises:
+          UsageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise UsageError(f"pandas not found; run {install_command('notebook')}") from error
         return pd.DataFrame(self.rows, columns=self.columns)
 
 

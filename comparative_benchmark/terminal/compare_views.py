@@ -10,7 +10,11 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.analysis.stats.analysis import WITHIN_ONE_PROCESS, Interval
+from comparative_benchmark.analysis.stats.analysis import (
+    DECISIVE_PROCESSES,
+    WITHIN_ONE_PROCESS,
+    Interval,
+)
 from comparative_benchmark.results.comparing.compare_remarks import Remarks
 from comparative_benchmark.results.comparing.comparison import Comparison, Summary
 from comparative_benchmark.terminal.screen import escaped, row
@@ -98,7 +102,8 @@ def summary_line(summary: Summary) -> str:
     texts = {n: f"{len(found)} {n}" for n in names if (found := getattr(summary, n))}
     if len(summary.regressions) < len(summary.slower):
         # A single verdict is wrong in 2 % of cases, so some of many verdicts are wrong.
-        texts["slower"] += f" ({len(summary.regressions)} significant)"
+        count = len(summary.regressions)
+        texts["slower"] += f" ({count} significant, which takes {DECISIVE_PROCESSES} processes)"
     return ", ".join([*means, *texts.values()])
 
 

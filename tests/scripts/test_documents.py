@@ -166,7 +166,7 @@ def _check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
 def _tiers(name: str, block: str) -> list[Any]:
     """Returns marks of a block's tests: races are short by default, and word for word nightly."""
     default = [()] if name in FIRST_READ else []
-    return default if default and "--processes 3" not in block else [*default, pytest.mark.nightly]
+    return default if default and "--processes" not in block else [*default, pytest.mark.nightly]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_shell_blocksrun_bash(block, environment, request):
         cwd, environment = request.getfixturevalue("own_checkout")
     if "nightly" not in request.node.keywords:
         # Short races; with a budget, they do not measure the ceilings of the machine. `--all` does.
-        block = block.replace("--processes 3", "--processes 3 --trial-budget 3 --budget 600")
+        block = re.sub(r"--processes \d", "--processes 3 --trial-budget 3 --budget 600", block)
     done = run_bash(block, cwd, environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
