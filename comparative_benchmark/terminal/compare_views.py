@@ -102,8 +102,8 @@ def summary_line(summary: Summary) -> str:
     texts = {n: f"{len(found)} {n}" for n in names if (found := getattr(summary, n))}
     if len(summary.regressions) < len(summary.slower):
         # A single verdict is wrong in 2 % of cases, so some of many verdicts are wrong.
-        count = len(summary.regressions)
-        texts["slower"] += f" ({count} significant, which takes {DECISIVE_PROCESSES} processes)"
+        enough = f"which takes {DECISIVE_PROCESSES} processes"
+        texts["slower"] += f" ({len(summary.regressions)} significant, {enough})"
     return ", ".join([*means, *texts.values()])
 
 

@@ -56,7 +56,7 @@ def test_a_close_ratio_of_such_processes_has_no_verdict():
     found = raced(rising)
     assert (found.verdict, found.withheld) == (Verdict.UNCLEAR, Verdict.SLOWER)
     assert found.reason == "consecutive processes are correlated, so the interval is too narrow"
-    # The interval excludes 1, so the table says why there is no verdict.
+    # The interval excludes 1, so a line below the table gives the reason.
     [line] = map(str, unclear_lines([found]))
     assert line == f"unclear  jax_xla:xla: {found.reason}"
     shuffled = [rising[place] for place in (4, 9, 0, 6, 2, 8, 1, 7, 3, 5)]

@@ -27,6 +27,7 @@ from openxla.benchmark.artifacts.stores import (
     NotFoundError,
     StoreError,
     Stores,
+    UnreachableError,
 )
 from openxla.benchmark.artifacts.transfers import Transfer, Wanted, download
 
@@ -103,14 +104,16 @@ def test_a_link_that_breaks_at_every_tenth_gets_there(server, cache):
 
 def test_a_link_that_brings_nothing_is_given_up(server, cache):
     server.always["/MODEL/x.bin"] = Fault(kind="cut", cut_at=0.0)
-    refused(server, cache, StoreError, "gave up after 3 attempts")
+    refused(server, cache, UnreachableError, "gave up after 3 attempts")
     assert server.injected["cut"] == 3
 
 
 def test_answers_that_end_without_a_byte_are_given_up(server, cache):
     # In pieces, so that HTTP itself finds nothing wrong.
     server.always["/MODEL/x.bin"] = Fault(kind="empty", content=b"", chunked=True)
-    refused(server, cache, StoreError, "ended after 0 of 200000 bytes; gave up after 3 attempts")
+    refused(
+        server, cache, UnreachableError, "ended after 0 of 200000 bytes; gave up after 3 attempts"
+    )
     assert server.injected["empty"] == 3
 
 
@@ -139,7 +142,7 @@ def test_a_server_in_trouble_is_asked_again(server, cache, status):
 @pytest.mark.parametrize("status", [429, 500])
 def test_a_server_that_stays_in_trouble_is_given_up(server, cache, status):
     server.always["/MODEL/x.bin"] = Fault(kind=f"HTTP {status}", status=status)
-    refused(server, cache, StoreError, f"HTTP {status}; gave up after 3 attempts")
+    refused(server, cache, UnreachableError, f"HTTP {status}; gave up after 3 attempts")
     assert server.injected[f"HTTP {status}"] == 3
 
 
