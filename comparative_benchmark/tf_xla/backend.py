@@ -123,15 +123,6 @@ def python_operators(concrete: Any) -> list[str]:
     return sorted({node.op for node in nodes if node.op in _PYTHON})
 
 
-def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:
-    """Returns the optimised HLO of a `tf.function(jit_compile=True)`.
-
-    XLA compiles again for that: TensorFlow does not expose the program that it runs.
-    """
-    text: str = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
-    return text
-
-
 def fingerprint(hlo: str) -> str:
     """Returns the sha256 of a program's text.
 
@@ -424,7 +415,8 @@ class TfXla(Backend):
         inputs = self._inputs
         if self._training is not None:
             inputs = self._model.batches(inputs)[0]
-        return optimized_hlo(self._function, inputs)
+        text: str = self._function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
+        return text
 
     def _known_once(self) -> BackendFacts:
         known = _variables(self._model) if self._concrete is None else self._concrete.variables

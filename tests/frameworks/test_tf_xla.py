@@ -332,7 +332,9 @@ from comparative_benchmark.tf_xla import backend
 x = tf.constant(np.ones((4, 8), "f4"))
 def digest(function):
     compiled = tf.function(function, jit_compile=True)
-    return backend.fingerprint(backend.optimized_hlo(compiled, [x]))
+    return backend.fingerprint(
+        compiled.experimental_get_compiler_ir(x)(stage="optimized_hlo")
+    )
 def one(x):
     return tf.tanh(x) * 2.5
 

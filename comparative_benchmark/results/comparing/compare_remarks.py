@@ -1,5 +1,6 @@
 """Remarks on a comparison of two files: noise floor, withheld verdicts, drift."""
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
@@ -25,6 +26,9 @@ from comparative_benchmark.results.comparing.noise_floor import (
 )
 from comparative_benchmark.results.record import FIXED, CompileProcess, Document, Status
 from openxla.benchmark.artifacts.workload_store import TruthSource
+
+# A process that takes this many times as long as the median process is pointed out.
+_SLOW = 2.0
 
 
 def mixture_remarks(cases: Iterable[Case]) -> list[str]:
@@ -68,7 +72,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         lines += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     if integers := _names(case for case in good if case.metrics.judged_on_integers):
         lines.append(f"Verified only on integers, which do not test precision: {integers}.")
-    lines += _changing(good)
+    lines += [*_changing(good), *_with_slow_process(good)]
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
         source = case.metrics.truth_source
@@ -91,6 +95,18 @@ def _changing(cases: Iterable[Case]) -> Iterator[str]:
                 f"{_names([case])} changed speed during the run: the median was {first:.3g} ms in "
                 f"the first half and {second:.3g} ms in the second; omit -w and -iter, or warm up "
                 "for longer."
+            )
+
+
+def _with_slow_process(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields a sentence on each result whose mean a single slow process dominates."""
+    for case in cases:
+        samples = [p.latencies_ms for p in case.metrics.processes or () if p.latencies_ms]
+        medians = sorted(map(statistics.median, samples))
+        if len(medians) > 2 and (times := medians[-1] / statistics.median(medians)) > _SLOW:
+            yield (
+                f"{_names([case])}: one of {len(medians)} processes took {times:.2g} times as long "
+                "as the median process, and the mean includes it."
             )
 
 

@@ -163,9 +163,10 @@ class State:
         self._modules = modules
         ours = {id(value) for value in inputs}
         self._tensors = [t for t in held(made, torch.Tensor) if id(t) not in ours]
-        self._attributes = list(_attributes(modules, torch.Tensor))
+        every = torch.nn.ModuleList(modules)
+        self._attributes = list(attributes(every, torch.Tensor))
         self._others = [(owner, _copies_of_plain(owner)) for owner in owners(made)]
-        inside = [value for _, _, value in _attributes(modules, torch.optim.Optimizer)]
+        inside = [value for _, _, value in attributes(every, torch.optim.Optimizer)]
         self._optimizers = [*held(made, torch.optim.Optimizer), *inside]
         self._types = [{name: p.dtype for name, p in m.named_parameters()} for m in modules]
         self.keep_weights()
@@ -297,13 +298,6 @@ def roughened(inputs: Sequence[Array]) -> list[Array]:
         return changed
 
     return [moved(value) if is_float(value) else value for value in inputs]
-
-
-def _attributes(
-    modules: list[torch.nn.Module], kind: type
-) -> Iterator[tuple[torch.nn.Module, str, Any]]:
-    for module in modules:
-        yield from attributes(module, kind)
 
 
 def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:

@@ -54,6 +54,16 @@ def test_who_was_verified_on_one_input_is_named_with_the_reason():
     assert said == ["Verified on only one input: a:b (jax), c:d (jax) (x)."]
 
 
+@pytest.mark.parametrize(("slowdown", "is_named"), [(1.5, False), (60.0, True)])
+def test_a_slow_process_that_the_mean_includes_is_named(slowdown, is_named):
+    level = metrics(processes=5)
+    for block in level["processes"][3]["blocks"]:
+        block["latencies_ms"] = [slowdown * value for value in block["latencies_ms"]]
+    said = mixture_remarks(cases(record("w", "a:b", level=level)))
+    expected = "a:b (jax): one of 5 processes took 60 times as long as the median process"
+    assert [line.partition(", ")[0] for line in said] == [expected] * is_named
+
+
 def fixed(latencies, competitor="a:b"):
     level = metrics(processes=1, rounds=1)
     level["processes"][0]["blocks"][0]["latencies_ms"] = latencies

@@ -72,8 +72,7 @@ class Gpt2(CausalLM):
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
         """GPT-2's configuration has a different key for it."""
-        longest: int = config["n_positions"]
-        return longest
+        return int(config["n_positions"])
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names as in transformers' `GPT2LMHeadModel`."""

@@ -22,8 +22,7 @@ class TextArchitecture(Architecture):
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
         """Returns the number of tokens supported by the positions; None if unlimited."""
-        longest: int = config["max_position_embeddings"]
-        return longest
+        return int(config["max_position_embeddings"])
 
     def token_spec(self, parameters: Parameters) -> TensorSpec:
         """Returns the spec of token ids, i32[batch, seq].

@@ -97,8 +97,7 @@ class Whisper(TextArchitecture):
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
         """Returns the decoder's limit."""
-        longest: int = config["max_target_positions"]
-        return longest
+        return int(config["max_target_positions"])
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; transformers' `WhisperForConditionalGeneration`.
