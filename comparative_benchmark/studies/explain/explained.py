@@ -38,6 +38,8 @@ _LEAST_SHARE = 0.002
 _Cells = tuple[str, str, str]
 _EMPTY: _Cells = ("", "", "")
 _MOST_SHOWN = 12
+# Operators that take a larger share of the latency do not explain it: the profiler has added time.
+_MOST_COVER = 1.25
 _WIDTH = 200
 
 
@@ -341,7 +343,10 @@ def _verdict(explanation: Explanation) -> Text:
     )
     worst = [row for row in explanation.rows if (row.lost_ms or 0.0) > 0 and row.is_beyond_spread]
     worst = worst[:2]
-    if worst and explanation.lost_ms > 0:
+    if any((side.cover or 0.0) > _MOST_COVER for side in (slow, fast)):
+        text.append("; operators take longer in the profile than the whole program without it, so ")
+        text.append("they do not explain the difference")
+    elif worst and explanation.lost_ms > 0:
         most = " and ".join(f"{row.kind} ({_signed(row.lost_ms)} ms)" for row in worst)
         text.append(f"; largest difference{'s' if len(worst) > 1 else ''}: {most}")
     return text

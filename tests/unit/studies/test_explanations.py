@@ -161,6 +161,15 @@ def test_the_command_prints_a_table_and_what_the_compilers_did(file, capsys):
     assert "\x1b" not in told.out
 
 
+def test_a_profile_that_takes_far_longer_explains_nothing(file, capsys):
+    folder = published.folder_for(file, two().benchmarks[1])
+    write(attrs.evolve(FAST, operators=slowed(FAST, 2)), folder)
+    assert cli.main(["explain", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "so they do not explain the difference" in " ".join(out.split())
+    assert "largest difference" not in out
+
+
 def test_json_has_all_of_it(file, capsys):
     assert cli.main(["explain", str(file), EAGER, XLA, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
