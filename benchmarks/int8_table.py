@@ -60,8 +60,8 @@ with trained weights at batch size 4. All competitors race together, in three pr
 - *signal*: the signal-to-quantisation-noise ratio of the outputs, measured against the unquantised
   float64 run.
 - *accuracy*: the accuracy in fp32 and int8, and the difference between int8 and float64.
-- *layers changed*: the number of layers that the recipe changed, of all layers with weights.
-  Convolutions count only in stacks that quantise them.
+- *layers changed*: the number of layers that the recipe changed, out of all layers with weights.
+  Convolutions are included only for stacks that quantise them.
 
 ### Accuracy
 

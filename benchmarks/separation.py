@@ -74,9 +74,9 @@ divided by the truth's root mean square. The columns are:
   means that no parts are compared.
 - *margin below*: the smallest lower-precision error divided by the limit.
 
-The results file is from a CPU with AVX512-FP16. There, OpenVINO computes in fp16 itself, and with
-larger errors than other backends. Ten of its tiny fp16 programs are `wrong_output`, and are not
-counted as correct.
+The results file is from a CPU with AVX512-FP16. On such a CPU, OpenVINO computes natively in fp16,
+with larger errors than other backends. Ten of OpenVINO's tiny fp16 programs are `wrong_output`, and
+are not counted as correct.
 
 """
 
