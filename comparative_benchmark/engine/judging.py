@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.analysis.verification.error_limits import groups_of
+from comparative_benchmark.analysis.verification.error_limits import MIN_SQNR, groups_of
 from comparative_benchmark.analysis.verification.generation_verification import (
     verify_forced_run,
     verify_free_run,
@@ -223,8 +223,8 @@ def truth_of(trial: Trial) -> Truth:
         raise ArtifactError(f"no backend computes the truth for {framework.value} models")
     absence = judges[0].absence(judges[0].missing_modules(framework))
     raise ArtifactError(
-        f"the truth for a {framework.value} model needs {', '.join(absence.modules)}: "
-        f"run {absence.commands}"
+        f"computing the truth for a {framework.value} model requires "
+        f"{', '.join(absence.modules)}: run {absence.commands}"
     )
 
 
@@ -330,7 +330,8 @@ class Judge:
         self._data_type = trial.workload.data_type
         shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
         self._longest_sum = sum_length(*shapes)
-        self._least_db = [] if trial.noise is None else trial.noise.least_db(second=second)
+        noise = None if MIN_SQNR in trial.case.verify_parameters else trial.noise
+        self._least_db = [] if noise is None else noise.least_db(second=second)
 
     def verify(self, outputs: Sequence[Path]) -> Verification:
         """Verifies the outputs of a run on the input.

@@ -5,7 +5,7 @@ This happens before the first trial, so that it neither disturbs measurements no
 their memory. Artifacts are generated on the CPU, whatever device is measured.
 """
 
-import tempfile
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,7 +48,7 @@ from openxla.benchmark.models import architectures
 from openxla.benchmark.models.in_tree import IN_TREE
 from openxla.benchmark.models.second_input import FURTHER_RULES
 from openxla.benchmark.training import architecture
-from openxla.benchmark.workloads import generated_tokens, training_of
+from openxla.benchmark.workloads import generated_tokens, training_of, trains
 
 
 def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
@@ -166,7 +166,9 @@ class Preparation:
             return
         if (*key, framework) in self._without_noise:
             return
-        if generated_tokens(trial.case) is not None or training_of(trial.case):
+        # Plain runs round no gradients.
+        of_gradients = training_of(trial.case) or trains(trial.case)
+        if generated_tokens(trial.case) is not None or of_gradients:
             return
         try:
             noise = RecipeNoise.of(
@@ -184,7 +186,9 @@ class Preparation:
     def _quantised_run(
         self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
     ) -> list[Path] | None:
-        directory = Path(tempfile.mkdtemp(prefix="quantised-", dir=self._pool.folder))
+        directory = Path(self._pool.folder) / "quantised"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
         answer = self._call(
             QuantisedRun,
             trial,
@@ -388,7 +392,8 @@ class Preparation:
         backend, environment, model = truth.backend, truth.environment, trial.case.model
         # Models that can share a process are prepared by one worker per framework.
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
-        name += model.own_process_suffix
+        # A module of another package may change the framework, and with it the truths of others.
+        name += model.own_process_suffix or _module_suffix(trial)
         session = self._pool.get(name, self._settings.for_truth(), backend, environment)
         return session.call(
             kind,
@@ -425,11 +430,18 @@ def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
     references of other packages come last, because they must not judge ours.
     """
 
-    def place(trial: Trial) -> tuple[bool, int]:
+    def place(trial: Trial) -> tuple[str, int]:
         framework = trial.case.model.model_impl.framework_type
-        return is_foreign(trial), (*_QUICK_FIRST, framework).index(framework)
+        return _module_suffix(trial), (*_QUICK_FIRST, framework).index(framework)
 
     return sorted(trials, key=place)
+
+
+def _module_suffix(trial: Trial) -> str:
+    """Returns the end of the name of a worker for a module of another package; empty for ours."""
+    implementation = trial.case.model.model_impl
+    named = f"-{implementation.module_path}-{implementation.reference or ''}"
+    return named if is_foreign(trial) else ""
 
 
 def _input_files(case: BenchmarkCase) -> list[str]:

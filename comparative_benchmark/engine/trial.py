@@ -282,15 +282,16 @@ class Trial:
     @property
     def verify_parameters(self) -> dict[str, float]:
         """Verification parameters of the case, with limits for quantised precisions."""
+        given = self.case.verify_parameters
         if recipe := self.competitor.recipe:
-            parameters = {MIN_SQNR: recipe.min_sqnr_db}
+            parameters = {MIN_SQNR: given.get(MIN_SQNR, recipe.min_sqnr_db)}
         else:
             parameters = error_limits.parameters_for(
                 self.competitor.compiler.precision,
                 self.workload.data_type,
-                self.case.verify_parameters,
+                given,
             )
-        if self.noise is not None and MIN_SQNR in parameters:
+        if self.noise is not None and MIN_SQNR in parameters and MIN_SQNR not in given:
             parameters[MIN_SQNR] = max(parameters[MIN_SQNR], self.noise.least_of_all_db)
         return parameters
 

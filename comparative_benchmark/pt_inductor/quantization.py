@@ -56,21 +56,22 @@ def apply_recipe(model: Any, recipe: Chosen) -> dict[str, Any]:
             f"torchao cannot apply {recipe.label}: {_first_line(error)}"
         ) from error
     if weight_class is None:
-        return _changes(model, recipe, before, states)
-    # A recipe changes the class of weights, or replaces layers by those of another class.
-    linear = [part for root in modules.of(model) for part in _linear(root)]
-    classes = [type(part).__name__ for part in linear]
-    weight_classes = [
-        name if name == weight_class else type(layer.weight).__name__
-        for name, layer in zip(classes, linear, strict=True)
-    ]
-    changed = weight_classes.count(weight_class)
-    if not changed:
-        kinds = ", ".join(sorted(set(weight_classes)))
-        raise NotAppliedError(
-            f"{recipe.label} changed 0 of {len(linear)} linear layers: their weights are "
-            f"{kinds}, not {weight_class}"
-        )
+        changed, weight_class = _changes(model, recipe, states)
+    else:
+        # A recipe changes the class of weights, or replaces layers by layers of another class.
+        linear = [part for root in modules.of(model) for part in _linear(root)]
+        classes = [type(part).__name__ for part in linear]
+        weight_classes = [
+            name if name == weight_class else type(layer.weight).__name__
+            for name, layer in zip(classes, linear, strict=True)
+        ]
+        changed = weight_classes.count(weight_class)
+        if not changed:
+            kinds = ", ".join(sorted(set(weight_classes)))
+            raise NotAppliedError(
+                f"{recipe.label} changed 0 of {len(linear)} linear layers: their weights are "
+                f"{kinds}, not {weight_class}"
+            )
     return {
         "name": recipe.label,
         "layers": changed,
@@ -82,9 +83,9 @@ def apply_recipe(model: Any, recipe: Chosen) -> dict[str, Any]:
 
 
 def _changes(
-    model: Any, recipe: Chosen, bytes_before: int, before: dict[str, tuple[str, str, int, int]]
-) -> dict[str, Any]:
-    """Returns the changes made by a recipe whose class of weights is unknown.
+    model: Any, recipe: Chosen, before: dict[str, tuple[str, str, int, int]]
+) -> tuple[int, str]:
+    """Returns the number of changed layers, and the most frequent class of their weights.
 
     Raises:
       NotAppliedError: no linear layer changed.
@@ -94,14 +95,7 @@ def _changes(
     if not changed:
         raise NotAppliedError(f"{recipe.label} changed 0 of {len(before)} linear layers")
     classes = [after[name][1] for name in changed if name in after]
-    return {
-        "name": recipe.label,
-        "layers": len(changed),
-        "linear": len(before),
-        "weight_class": max(set(classes), key=classes.count) if classes else "none",
-        "bytes_before": bytes_before,
-        "bytes_after": _weight_bytes(model),
-    }
+    return len(changed), max(set(classes), key=classes.count) if classes else "none"
 
 
 def _states(model: Any, of: Container[str] | None = None) -> dict[str, tuple[str, str, int, int]]:

@@ -78,14 +78,10 @@ class Limits:
 
     def doubled(self) -> "Limits":
         """Returns limits for the difference of two runs if each is within these limits."""
+        names = ("rmse", "step_rmse", "element", "bias", "absolute", "relative")
+        given = {name: getattr(self, name) for name in names}
         return attrs.evolve(
-            self,
-            rmse=2 * self.rmse,
-            step_rmse=2 * self.step_rmse,
-            element=2 * self.element,
-            bias=2 * self.bias,
-            absolute=None if self.absolute is None else 2 * self.absolute,
-            relative=None if self.relative is None else 2 * self.relative,
+            self, **{n: 2 * value for n, value in given.items() if value is not None}
         )
 
 
@@ -213,22 +209,20 @@ def limits_of(
             "logits: the plain run in the model's data type is off by "
             f"{rmse / spread:.2g} times the spread, so nothing can be judged"
         )
+    element_type = DATA_TYPES.get(str(data_type), "f32")
+    allowed = error_limits(
+        element_type,
+        rmse=rmse,
+        largest=largest,
+        spread=spread,
+        size=truth.size,
+        parameters=parameters,
+    )
+    steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
     if (least := parameters.get(MIN_SQNR)) is not None:
-        noise = scale * 10 ** (-least / 20)
-        element = MAX_STEP_FACTOR * largest_error(least, scale)
+        noise = max(scale * 10 ** (-least / 20), allowed.rmse)
+        element = max(MAX_STEP_FACTOR * largest_error(least, scale), allowed.element)
         allowed = ErrorLimits(rmse=noise, needed=noise, element=element, bias=np.inf)
-        steps_allowed = np.zeros((batch, steps))
-    else:
-        element_type = DATA_TYPES.get(str(data_type), "f32")
-        allowed = error_limits(
-            element_type,
-            rmse=rmse,
-            largest=largest,
-            spread=spread,
-            size=truth.size,
-            parameters=parameters,
-        )
-        steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
     return Limits(
         scale=scale,
         reference_rmse=rmse,

@@ -260,7 +260,9 @@ class _Output:
             near = () if self.neighbours is None else tuple(self.neighbours)
             problem, is_wrong = integer_problem(self.output, self.truth, self.reference, near)
             if problem:
-                return (failed if is_wrong else undecided)(f"{self.name}: {problem}")
+                # Quantisation moves weights further than the neighbours.
+                certain = is_wrong and MIN_SQNR not in self.parameters
+                return (failed if certain else undecided)(f"{self.name}: {problem}")
             return Verification(
                 passed=True, relative_rmse=0.0, max_abs_error=0.0, judged="integers"
             )
@@ -354,8 +356,8 @@ class _Output:
             "sqnr_db": None if sqnr is None else _finite(sqnr),
         }
         reason = None
-        if sqnr is not None and least is not None and sqnr < least:
-            reason = f"SQNR {sqnr:.1f} dB is below {least:.3g} dB"
+        if sqnr is not None and not errors.rmse <= limits.rmse:
+            reason = f"SQNR {sqnr:.1f} dB is below {sqnr_db(limits.rmse / unit):.3g} dB"
         elif not errors.rmse <= limits.needed:
             allowed = limits.rmse / unit
             reason = f"relative error {errors.rmse / unit:.2g} exceeds {allowed:.2g}"
@@ -426,12 +428,7 @@ def _limits(
             f"the plain run in the model's data type is off by {errors.rmse / errors.extent:.2g} "
             f"times the {'value' if constant else 'spread'}, so nothing can be judged"
         )
-    if (least := parameters.get(MIN_SQNR)) is not None:
-        allowed = errors.scale * 10 ** (-least / 20)
-        return ErrorLimits(
-            rmse=allowed, needed=allowed, element=largest_error(least, errors.scale), bias=np.inf
-        )
-    return error_limits(
+    own = error_limits(
         element_type_of(reference.dtype),
         rmse=errors.rmse,
         largest=errors.max_abs,
@@ -441,6 +438,18 @@ def _limits(
         scale=errors.scale or 1.0,
         longest_sum=longest_sum,
         noise=noise,
+    )
+    if (least := parameters.get(MIN_SQNR)) is None:
+        return own
+    # Outputs that a recipe does not change may have the error of any program of this type.
+    allowed = max(errors.scale * 10 ** (-least / 20), own.rmse)
+    return ErrorLimits(
+        rmse=allowed,
+        needed=allowed,
+        element=max(largest_error(least, errors.scale), own.element),
+        # Few large elements hold most of the error if they hold most of the output.
+        relative_element=max(largest_error(least, 1.0) / 2, own.relative_element),
+        bias=np.inf,
     )
 
 

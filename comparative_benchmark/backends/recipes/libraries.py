@@ -108,7 +108,7 @@ def qwix(**settings: Any) -> dict[str, Any]:
 def qwix_intx(bits: int, group: int) -> dict[str, Any]:
     """Returns the settings for integers."""
     if bits == 1:
-        raise NotImplementedError("its integers need at least 2 bits")
+        raise NotImplementedError("integers need at least 2 bits")
     return qwix(weight_qtype=f"int{bits}", tile_size=group)
 
 
@@ -124,7 +124,7 @@ def nncf(mode: str, weight_type: str, **settings: Any) -> _Nncf:
 def nncf_intx(bits: int, group: int) -> _Nncf:
     """Returns the settings for integers."""
     if bits != 4:
-        raise NotImplementedError("it supports one scale per group only for 4-bit weights")
+        raise NotImplementedError("NNCF supports one scale per group only for 4-bit weights")
     return nncf("INT4_SYM", "i4", group_size=group, ratio=1.0, all_layers=True)
 
 
@@ -160,9 +160,9 @@ def _saturates() -> bool:
 def onnxruntime_intx(bits: int, group: int) -> _OnnxRuntime:
     """Returns ONNX Runtime's quantiser for packed integers."""
     if bits not in (4, 8):
-        raise NotImplementedError("it packs only 4-bit and 8-bit weights")
+        raise NotImplementedError("MatMulNBits packs only 4-bit and 8-bit weights")
     if group < 16 or group & (group - 1):
-        raise NotImplementedError("its group sizes must be powers of two, at least 16")
+        raise NotImplementedError("the group size must be a power of two and at least 16")
     return functools.partial(_pack, bits, group), "MatMulNBits"
 
 

@@ -374,7 +374,11 @@ def is_one(text: str) -> bool:
 
 def _number(text: str, parameter: Parameter, value: str) -> int:
     number = int(value) if value.isascii() and value.isdecimal() else 0
-    if number < 1 or (parameter.choices and number not in parameter.choices):
+    if (
+        number < 1
+        or str(number) != value
+        or (parameter.choices and number not in parameter.choices)
+    ):
         choices_are = f"choices are {', '.join(map(str, parameter.choices))}"
         expected = choices_are if parameter.choices else "expected a number above 0"
         raise RecipeError(f"{text!r}: {parameter.name} is {value!r}; {expected}")

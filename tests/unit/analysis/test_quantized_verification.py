@@ -201,3 +201,38 @@ def test_a_stack_is_compared_with_itself_in_fewer_bits_and_ranked_with_nobody(ma
     assert [standing.competitor for standing in contest.ranked] == ["jax_xla:xla"]
     # Reversed it is not a recipe's gain: coarser first.
     assert compare_to_baseline(cases[:2], "tflite:int8")[0].fate is Fate.INCOMPARABLE
+
+
+def test_what_quantisation_leaves_alone_may_be_off_as_in_any_program(judge):
+    """A plain run of such an output is exact, and its limit would be, too."""
+    output = TRUTH.astype(np.float32) * (1 + np.where(TRUTH > 0, 1, -1) * 2.0**-23)
+    assert judge(output, min_sqnr_db=300.0).passed
+    assert not judge(noisy(60), min_sqnr_db=300.0).passed
+
+
+def test_few_large_elements_may_hold_most_of_the_error(tmp_path):
+    truth = np.full(1000, 1e-4)
+    truth[:3] = 0.6, 0.2, 0.1
+    error = np.zeros(1000)
+    error[:3] = 0.010, -0.007, -0.003
+    # The plain run has the same error; the limit is 3 dB below.
+    least = 20 * np.log10(np.sqrt(np.mean(truth**2)) / np.sqrt(np.mean(error**2))) - 3
+    paths = {}
+    for name, value in (("output", truth + error), ("truth", truth), ("reference", truth)):
+        paths[name] = [tmp_path / f"{name}.npy"]
+        np.save(paths[name][0], value.astype(np.float64 if name == "truth" else np.float32))
+    verdict = verify(*paths.values(), {"min_sqnr_db": least})
+    assert verdict.passed, verdict.reason
+    np.save(paths["output"][0], (truth + np.eye(1000)[500] * 0.1).astype(np.float32))
+    assert not verify(*paths.values(), {"min_sqnr_db": least}).passed
+
+
+def test_integers_that_quantisation_may_change_are_inconclusive(tmp_path):
+    paths = []
+    for name, value in (("output", [1, 2, 9]), ("truth", [1, 2, 3]), ("reference", [1, 2, 3])):
+        paths.append([tmp_path / f"{name}.npy"])
+        np.save(paths[-1][0], np.array(value, np.float64 if name == "truth" else np.int64))
+    assert not verify(*paths, {}).undecided
+    verdict = verify(*paths, {"min_sqnr_db": 20.0})
+    assert verdict.undecided
+    assert not verdict.passed

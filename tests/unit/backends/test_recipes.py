@@ -4,13 +4,14 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 
+import attrs
 import pytest
 
 from comparative_benchmark.backends import recipes
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.backends.recipes import RecipeError, libraries
-from comparative_benchmark.backends.recipes.registry import RECIPES
-from comparative_benchmark.engine.trial import Trial, parse_competitors
+from comparative_benchmark.backends.recipes.registry import RECIPES, is_one
+from comparative_benchmark.engine.trial import RecipeNoise, Trial, parse_competitors
 from openxla.benchmark import devices, plugins
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
@@ -165,6 +166,17 @@ def test_a_recipe_is_an_option_of_a_compiler():
     )
     assert trial.precision == "int8wo"
     assert trial.verify_parameters == {"min_sqnr_db": 30.0}
+    own = attrs.evolve(case, verify_parameters={"min_sqnr_db": 10.0})
+    noise = RecipeNoise(first=(40.0,))
+    for changed, least in ((case, 37.0), (own, 10.0)):
+        assert attrs.evolve(trial, case=changed, noise=noise).verify_parameters == {
+            "min_sqnr_db": least
+        }
+
+
+def test_a_recipe_has_one_spelling():
+    assert is_one("intx-4-32")
+    assert not is_one("intx-04-32")
 
 
 @pytest.mark.parametrize(
