@@ -67,8 +67,10 @@ for backend in "${NAMED[@]}"; do
   fi
 done
 if [[ -z "${BASE_PYTHON}" ]]; then
-  ensure_environment "${FOLDER}/base.venv" "${locks[@]}"
-  BASE_PYTHON="${FOLDER}/base.venv/bin/python"
+  # Another base may have other locks.
+  base_venv="${FOLDER}/base-$(cat "${locks[@]}" | sha256sum | cut -c1-12).venv"
+  ensure_environment "${base_venv}" "${locks[@]}"
+  BASE_PYTHON="${base_venv}/bin/python"
 fi
 
 # Quotes a word for any shell; bash's %q writes $'...', which /bin/sh may not support.

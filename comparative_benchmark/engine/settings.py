@@ -4,12 +4,15 @@
 environments run this harness and its models, so that only the installed packages differ.
 """
 
+import atexit
+import functools
 import json
 import math
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -36,10 +39,10 @@ from comparative_benchmark.errors import UsageError
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.files import temporary_folder
-from openxla.benchmark.installation import ROOT_DIR_VARIABLE, root_dir
+from openxla.benchmark.installation import ROOT_DIR_VARIABLE, checkout, root_dir
 
 # Imports of the worker itself, apart from the standard library and frameworks.
-_HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes")
+_HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes", "psutil")
 _OLDEST_PYTHON = (3, 11)
 _PATIENCE_S = 60
 
@@ -69,6 +72,19 @@ class UnusableEnvironmentError(UsageError, ValueError):
     """An environment cannot be used; the message follows the option's name and gives the remedy."""
 
 
+@functools.cache
+def _roots() -> tuple[str, ...]:
+    """Returns folders that contain our packages, but not those installed next to them."""
+    ours = [Path(__file__).parents[1], Path(str(openxla.benchmark.__file__)).parents[1]]
+    if checkout() is not None:
+        return tuple(str(package.parent) for package in ours)
+    folder = Path(tempfile.mkdtemp(prefix="cbs-packages-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for package in ours:
+        (folder / package.name).symlink_to(package)
+    return (str(folder),)
+
+
 @attrs.frozen(kw_only=True)
 class Environment:
     """A named Python environment.
@@ -90,9 +106,8 @@ class Environment:
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables of workers in this environment; our code is first on their path."""
-        roots = [Path(__file__).parents[2], Path(str(openxla.benchmark.__file__)).parents[2]]
         given = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([given] if given else [])])}
+        return {"PYTHONPATH": os.pathsep.join([*_roots(), *([given] if given else [])])}
 
 
 def parse_environments(text: str) -> list[Environment]:

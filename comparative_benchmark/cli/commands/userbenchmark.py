@@ -119,7 +119,7 @@ def _compare(options: argparse.Namespace) -> int:
         print(printable("\n".join(_verdict_lines(signals))))
     if signals.regressions:
         return EXIT_WRONG
-    return EXIT_MISSING if signals.control_only else EXIT_OK
+    return EXIT_MISSING if signals.control_only or not signals.compared else EXIT_OK
 
 
 def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from comparative_benchmark.analysis.stats.analysis import SampleError, unpaired_ratio, verdict
 from comparative_benchmark.engine.settings import Environment
 from comparative_benchmark.errors import UsageError
+from comparative_benchmark.interop.userbenchmarks import child
 from comparative_benchmark.interop.userbenchmarks.changes import more_is_better
 from comparative_benchmark.interop.userbenchmarks.runner import (
     MetricsError,
@@ -184,7 +185,7 @@ class UserbenchmarkOracle:
                     self.arguments,
                     output,
                     python=environment.python,
-                    variables=environment.variables,
+                    variables={**environment.variables, child.LAST_VARIABLE: "1"},
                     timeout_s=self.timeout_s,
                     log=log,
                 )

@@ -99,11 +99,7 @@ class Signals:
             control_env=self.control_env,
             treatment_env=self.treatment_env,
             details={
-                signal.metric: {
-                    "control": signal.control,
-                    "treatment": signal.treatment,
-                    "delta": signal.delta,
-                }
+                signal.metric: {k: getattr(signal, k) for k in ("control", "treatment", "delta")}
                 for signal in self.changes
             },
             control_only=self.control_only,
@@ -319,13 +315,9 @@ def _cells(item: Compared) -> list[str]:
 
 
 def _values(documents: Sequence[Document]) -> dict[str, list[Value]]:
-    """Returns the values of each metric, one for each run that has it."""
-    values: dict[str, list[Value]] = {}
-    for document in documents:
-        metrics: Mapping[str, Value] = document["metrics"]
-        for name, value in metrics.items():
-            values.setdefault(name, []).append(value)
-    return values
+    """Returns the values of each metric, one for each run."""
+    names = dict.fromkeys(name for document in documents for name in document["metrics"])
+    return {name: [each["metrics"].get(name, "missing") for each in documents] for name in names}
 
 
 def _middle(values: Sequence[Value]) -> Value:

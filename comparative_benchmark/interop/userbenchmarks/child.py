@@ -22,6 +22,8 @@ from comparative_benchmark.interop.userbenchmarks import authoring
 
 # Exit codes that benchmarks are unlikely to use.
 NO_RUN, NO_DETECTOR = 64, 65
+# Set if the checkout follows the installed packages, among them the candidate of a bisection.
+LAST_VARIABLE = "CBS_USERBENCHMARK_LAST"
 PACKAGE = "userbenchmark"
 DETECTOR = "regression_detector"
 _BASE_PACKAGE = "torchbenchmark"
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     """Runs the requested action; returns the exit code."""
     action, name, directory, *rest = arguments
     folder = Path(directory)
-    sys.path.insert(0, str(folder.parent))
+    sys.path.insert(len(sys.path) if LAST_VARIABLE in os.environ else 0, str(folder.parent))
     _make_package(folder)
     _provide_base_package(folder.parent)
     _provide_utils(folder.parent)

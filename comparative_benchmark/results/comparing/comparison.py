@@ -477,6 +477,10 @@ def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
         return f"different measurements: {old.quantity} and {new.quantity}"
     if old.machine != new.machine:
         return f"different machines: {old.machine} and {new.machine}"
+    # Different stacks spell the name of a device differently.
+    devices = [case.metrics.program.device_name for case in (old, new)]
+    if old.runner == new.runner and all(devices) and devices[0] != devices[1]:
+        return f"different devices: {devices[0]} and {devices[1]}"
     threads = [case.threads for case in (old, new)]
     if threads[0] != threads[1]:
         return f"different thread counts: {threads[0]} and {threads[1]}"

@@ -101,7 +101,8 @@ def fingerprint(case: Case) -> str:
 
     Files without recorded settings differ from files with them.
     """
-    facts = {**_facts(case), "settings": settings(case.metrics)}
+    processor = case.metrics.program.device_name
+    facts = {**_facts(case), "processor": processor, "settings": settings(case.metrics)}
     return json.dumps(facts, sort_keys=True, default=str)
 
 
@@ -206,7 +207,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
             by_competitor[machines[program].competitor].append(_Program(differences, processes))
             names.add(machines[program].machine)
     if len(names) > 1:
-        raise NoiseFloorError(f"results from several machines: {', '.join(sorted(names))}")
+        raise NoiseFloorError(f"expected results from one machine, got {', '.join(sorted(names))}")
     every = [program for programs in by_competitor.values() for program in programs]
     return NoiseFloor(
         machine=next(iter(names), ""),

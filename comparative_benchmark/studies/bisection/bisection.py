@@ -138,11 +138,11 @@ class Journal:
             ) from error
         # Convert through JSON, which turns tuples into lists.
         ours = json.loads(json.dumps(self._question))
-        both = {**stored.question, **ours}
-        if differ := [name for name in both if stored.question.get(name) != ours.get(name)]:
+        # Files of earlier versions do not contain these.
+        theirs = {name: ours.get(name) for name in ("machine", "variables")} | stored.question
+        if differ := [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]:
             changes = "; ".join(
-                f"{name} was {stored.question.get(name)!r}, now {ours.get(name)!r}"
-                for name in differ
+                f"{name} was {theirs.get(name)!r}, now {ours.get(name)!r}" for name in differ
             )
             raise BisectError(f"{self.path} belongs to another bisection ({changes}); {other}")
         self.candidates, self.comparisons = stored.candidates, stored.comparisons
@@ -174,36 +174,28 @@ class Outcome:
         )
 
 
+@attrs.frozen
 class Bisection:
-    """Queries an oracle until the first bad candidate is found, recording answers in a journal."""
+    """Queries an oracle until the first bad candidate is found, recording answers in a journal.
 
-    def __init__(
-        self,
-        oracle: Oracle,
-        journal: Journal,
-        *,
-        say: Callable[[str], None],
-        threshold: Callable[[Sequence[CaseAnswer]], float | None] = lambda _: None,
-        attempts: int = 2,
-        everything: bool = False,
-    ) -> None:
-        """Creates a bisection.
+    Attributes:
+      oracle: judges candidates.
+      journal: an open journal with the candidates, oldest first.
+      say: receives each answer as a line of text.
+      threshold: computes, from the bad cases at the bad end, the relative change below which a
+        candidate is good; without cases, the user's own.
+      attempts: maximum number of comparisons per candidate while the answer is unclear.
+      everything: judge every candidate to detect multiple steps.
+    """
 
-        Args:
-          oracle: judges candidates.
-          journal: an open journal with the candidates, oldest first.
-          say: receives each answer as a line of text.
-          threshold: computes, from the bad cases at the bad end, the relative change below which a
-            candidate is good.
-          attempts: maximum number of comparisons per candidate while the answer is unclear.
-          everything: judge every candidate to detect multiple steps.
-        """
-        self._oracle = oracle
-        self._journal = journal
-        self._say = say
-        self._threshold = threshold
-        self._attempts = attempts
-        self._everything = everything
+    _oracle: Oracle
+    _journal: Journal
+    _say: Callable[[str], None] = attrs.field(kw_only=True)
+    _threshold: Callable[[Sequence[CaseAnswer]], float | None] = attrs.field(
+        default=lambda _: None, kw_only=True
+    )
+    _attempts: int = attrs.field(default=2, kw_only=True)
+    _everything: bool = attrs.field(default=False, kw_only=True)
 
     def run(self) -> Outcome:
         """Runs the bisection.
@@ -212,7 +204,7 @@ class Bisection:
           BisectError: an end cannot be judged.
         """
         candidates = self._journal.candidates
-        ends = self._compare(0, len(candidates) - 1, Focus())
+        ends = self._compare(0, len(candidates) - 1, Focus(threshold=self._threshold(())))
         if ends.answer is Answer.SKIPPED:
             raise BisectError(f"the good and bad ends cannot be compared: {_reason(ends)}")
         if ends.answer is not Answer.BAD:

@@ -63,26 +63,16 @@ class Recipe:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
+@attrs.frozen
 class EnvironmentPool:
-    """Environments of candidates, in a folder."""
+    """Environments of candidates, in a folder: at most `keep`, but at least 2."""
 
-    def __init__(
-        self,
-        folder: Path,
-        installer: Installer,
-        *,
-        log_dir: Path,
-        python: str = sys.executable,
-        keep: int = 4,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """Creates a pool in a folder, with at most `keep` environments, but at least 2."""
-        self._folder = folder
-        self._installer = installer
-        self._log_dir = log_dir
-        self._python = python
-        self._keep = max(keep, 2)
-        self._say = say
+    _folder: Path
+    _installer: Installer
+    _log_dir: Path = attrs.field(kw_only=True)
+    _python: str = attrs.field(default=sys.executable, kw_only=True)
+    _keep: int = attrs.field(default=4, kw_only=True)
+    _say: Callable[[str], None] = attrs.field(default=lambda _: None, kw_only=True)
 
     def get(self, recipe: Recipe, *, beside: Sequence[str] = ()) -> Environment:
         """Returns the environment for a recipe, creating it if necessary.
@@ -154,8 +144,8 @@ class EnvironmentPool:
         """Removes the least recently used environments while there are too many."""
         stamps = sorted(self._folder.glob(f"*/{_STAMP}"), key=lambda path: path.stat().st_mtime)
         spare = [stamp.parent for stamp in stamps if stamp.parent.name not in in_use]
-        for folder in spare[: max(0, len(stamps) - self._keep)]:
-            self._say(f"removing environment {folder.name} (at most {self._keep} are kept)")
+        for folder in spare[: max(0, len(stamps) - max(self._keep, 2))]:
+            self._say(f"removing environment {folder.name} (at most {max(self._keep, 2)} are kept)")
             self._remove(folder, repository)
 
     def _remove(self, folder: Path, repository: Repository | None) -> None:
@@ -172,33 +162,24 @@ def _read(stamp: Path) -> str | None:
         return None
 
 
+@attrs.frozen(kw_only=True)
 class Recipes:
-    """Returns the recipe of a candidate when called with it."""
+    """Returns the recipe of a candidate when called with it.
 
-    def __init__(
-        self,
-        *,
-        package: str | None,
-        lock: str,
-        companions: Mapping[str, str | None],
-        installer: Installer,
-        repository: Repository | None = None,
-    ) -> None:
-        """Stores what all recipes share.
+    Attributes:
+      package: the bisected package; with a repository, the package that its build installs.
+      lock: text of the requirements.
+      companions: packages to change in lockstep, with a version if it is fixed.
+      installer: provides the available versions.
+      repository: builds commits.
+    """
 
-        Args:
-          package: the bisected package; with a repository, the package that its build installs.
-          lock: text of the requirements.
-          companions: packages to change in lockstep, with a version if it is fixed.
-          installer: provides the available versions.
-          repository: builds commits.
-        """
-        self._package = package
-        self._lock = lock
-        self._companions = companions
-        self._installer = installer
-        self._repository = repository
-        self._offered: dict[str, set[str]] = {}
+    _package: str | None
+    _lock: str
+    _companions: Mapping[str, str | None]
+    _installer: Installer
+    _repository: Repository | None = None
+    _offered: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def __call__(self, candidate: Candidate) -> Recipe:
         """Returns the contents of a candidate's environment."""

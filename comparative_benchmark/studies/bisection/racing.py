@@ -119,7 +119,10 @@ def judge(
         return _by_memory(name, good, candidate, limit)
     cases = [Case(result=result) for result in (good, candidate)]
     [item] = compare_to_baseline(cases, good.definition.competitor, threshold=limit)
-    return by_ratio(name, item.ratio, item.verdict, item.reason, limit)
+    answer = by_ratio(name, item.ratio, item.verdict, item.reason, limit)
+    if item.disturbed or item.withheld is not None:
+        return attrs.evolve(answer, answer=Answer.UNCLEAR, reason=item.reason)
+    return answer
 
 
 def name_of(result: Result) -> str:

@@ -1,5 +1,6 @@
 """Runs a bisection as requested, with any kind of oracle."""
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -8,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.analysis.machine.host import cpu_model
+from comparative_benchmark.analysis.machine.worker_settings import recorded_variables
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.studies.bisection import candidates
 from comparative_benchmark.studies.bisection.bisection import Bisection, Journal, Outcome, as_json
@@ -18,7 +21,7 @@ from comparative_benchmark.studies.bisection.environments import (
     companions_of,
 )
 from comparative_benchmark.studies.bisection.racing import sought_threshold
-from comparative_benchmark.studies.bisection.search import Candidate, CaseAnswer, Oracle
+from comparative_benchmark.studies.bisection.search import Candidate, Oracle
 
 STATE = "bisection.json"
 
@@ -31,7 +34,7 @@ class BisectRequest:
 
     Attributes:
       good, bad: versions or commits that are known to be good and bad.
-      package: package whose releases to bisect; with `git`, the package that `build` installs.
+      package: package to bisect by release; with `git`, the package that `build` installs.
       git: repository whose commits to bisect.
       build: shell command that installs a commit.
       build_timeout_s: time limit of `build`.
@@ -137,9 +140,6 @@ def bisect(
         repository=repository,
     )
 
-    def threshold(bad: Sequence[CaseAnswer]) -> float | None:
-        return request.threshold or sought_threshold(bad, subject.noise)
-
     with Journal(folder / STATE, _question(request, subject, companions)) as journal:
         if not journal.candidates:
             journal.start(_candidates(request, installer, repository))
@@ -148,7 +148,7 @@ def bisect(
             subject.oracle(pool, recipes, folder),
             journal,
             say=say,
-            threshold=threshold,
+            threshold=lambda bad: request.threshold or sought_threshold(bad, subject.noise),
             attempts=request.attempts,
             everything=request.everything,
         ).run()
@@ -190,6 +190,8 @@ def _question(
         "companions": companions,
         "requirements": subject.lock.splitlines(),
         "python": request.python,
+        "machine": cpu_model(),
+        "variables": recorded_variables(os.environ),
     }
 
 

@@ -72,7 +72,7 @@ class Search:
         if not 0 <= index < self._count:
             raise ValueError(f"candidate {index} does not exist; expected 0 to {self._count - 1}")
         if index in (0, self._count - 1) and answer is not self._answers[index]:
-            raise ValueError(f"candidate {index} is the {self._answers[index].value} end")
+            raise ValueError(f"candidate {index} is known to be {self._answers[index].value}")
         self._answers[index] = answer
 
     def next_question(self, *, everything: bool = False) -> int | None:
@@ -100,9 +100,9 @@ class Search:
         bads = [i for i, answer in self._answers.items() if answer is Answer.BAD]
         goods = [i for i, answer in self._answers.items() if answer is Answer.GOOD]
         contradictions = [
-            (index, min(later for later in goods if later > index))
+            (index, min(later))
             for index in sorted(bads)
-            if any(later > index for later in goods)
+            if (later := [good for good in goods if good > index])
         ]
         return Conclusion(
             last_good=good,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.analysis.machine.host import python_environment
+from comparative_benchmark.engine import settings
 from comparative_benchmark.engine.settings import (
     UnusableEnvironmentError,
     interpreters,
@@ -34,6 +35,21 @@ def test_an_interpreter_or_its_virtual_environment_can_be_named(tmp_path):
     # A bare environment lacks all packages that a worker needs.
     with pytest.raises(UnusableEnvironmentError, match="workers also need attrs, numpy, ml"):
         parse_environments(f"other={tmp_path / 'other'}")
+
+
+def test_an_installed_suite_brings_only_its_own_packages(monkeypatch):
+    """Otherwise, packages installed next to it would replace the environment's own."""
+    monkeypatch.setattr(settings, "checkout", lambda: None)
+    settings._roots.cache_clear()
+    [ours] = parse_environments(f"ours={HERE}")
+    folder = Path(ours.variables["PYTHONPATH"].partition(":")[0])
+    settings._roots.cache_clear()
+    assert sorted(path.name for path in folder.iterdir()) == ["comparative_benchmark", "openxla"]
+    code = "import comparative_benchmark, openxla.benchmark as o; print(o.__file__)"
+    done = subprocess.run(
+        [HERE, "-c", code], env={"PYTHONPATH": str(folder)}, capture_output=True, check=True
+    )
+    assert done.stdout.decode().startswith(str(folder))
 
 
 def test_an_interpreter_on_the_path_can_be_named(tmp_path, monkeypatch):

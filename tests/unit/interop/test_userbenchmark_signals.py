@@ -230,6 +230,14 @@ def test_several_runs_show_what_changed_beyond_their_spread():
     assert found.control_only == {"gone": 1.0}
 
 
+def test_a_metric_that_some_runs_lack_has_failed():
+    old, new = _runs({"a": _scaled(1), "b": _scaled(1)}), _runs({"a": _scaled(1), "b": _scaled(1)})
+    del new[2]["metrics"]["b"]
+    found, rows = changes.compare_runs(old, new)
+    assert {item.metric: item.result for item in rows} == {"a": "same", "b": "worse"}
+    assert [item.metric for item in found.regressions] == ["b"]
+
+
 def test_fewer_than_six_runs_decide_nothing():
     old, new = ({"a": _scaled(factor)[:5], "count": [factor] * 5} for factor in (0.0, 2.0))
     _, rows = changes.compare_runs(

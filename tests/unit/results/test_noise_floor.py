@@ -155,7 +155,7 @@ def test_another_revision_of_the_harness_is_part_of_the_noise():
 
 def test_pairs_of_two_machines_are_refused():
     sides = [run(i, exact(1 + i / 10), cpu_model=name) for i, name in enumerate("AABB")]
-    with pytest.raises(NoiseFloorError, match="several machines: A, B"):
+    with pytest.raises(NoiseFloorError, match="from one machine, got A, B"):
         noise_floor(sides)
 
 
@@ -306,4 +306,4 @@ def test_the_doctor_refuses_what_is_no_results_file(doctor, capsys, bad):
 def test_the_doctor_refuses_results_of_two_machines(doctor, capsys):
     sides = [run(i, exact(1 + i / 10), cpu_model=name) for i, name in enumerate("AABB")]
     assert doctor(*sides) == 1
-    assert "several machines: A, B" in capsys.readouterr().err
+    assert "from one machine, got A, B" in capsys.readouterr().err

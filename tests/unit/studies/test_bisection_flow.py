@@ -56,8 +56,7 @@ def _run(tmp_path, oracle, names=None, **options):
             oracle,
             journal,
             say=lines.append,
-            threshold=lambda bad: sought_threshold(bad, Metric.LATENCY.noise),
-            **options,
+            **{"threshold": lambda bad: sought_threshold(bad, Metric.LATENCY.noise), **options},
         ).run()
         journal.conclude(as_json(outcome))
     return (
@@ -104,6 +103,23 @@ def test_a_bad_end_that_is_not_bad_is_reported(tmp_path):
     assert not outcome.is_exact
     assert told.startswith("toy 2 is not slower than 0: nothing to bisect\n")
     assert len(oracle.asked) == 1
+
+
+def test_the_users_threshold_holds_for_the_ends_too(tmp_path):
+    oracle = Slowness(_times(1.0, 1.03))
+    outcome, _, told = _run(tmp_path, oracle, threshold=lambda _: 0.1)
+    assert not outcome.is_exact
+    assert "nothing to bisect" in told
+
+
+def test_another_machine_does_not_continue(tmp_path):
+    path = tmp_path / "bisection.json"
+    with Journal(path, {"package": "toy"}) as earlier:  # of a version that wrote no machine
+        earlier.start([Candidate(name="0")])
+    with Journal(path, {"package": "toy", "machine": "A", "variables": {}}) as journal:
+        journal.conclude({})
+    with pytest.raises(BisectError, match="machine was 'A', now 'B'"):
+        Journal(path, {"package": "toy", "machine": "B", "variables": {}}).__enter__()
 
 
 def test_unclear_ends_are_looked_at_again_and_then_told(tmp_path):

@@ -1,8 +1,11 @@
 """From two records of a race to good, bad, unclear or skipped."""
 
+import attrs
 import pytest
 from results_support import completed
 
+from comparative_benchmark.results.comparing.compare import compare_to_baseline
+from comparative_benchmark.studies.bisection import racing
 from comparative_benchmark.studies.bisection.racing import Metric, judge, sought_threshold
 from comparative_benchmark.studies.bisection.search import Answer, CaseAnswer, Finding, Ratio
 
@@ -65,6 +68,17 @@ def test_slower_is_bad_and_the_same_is_good():
 
 def test_noise_is_unclear():
     assert _judged(ms=1.03, spread=(1.0, 1.2, 0.85, 1.1)).answer is Answer.UNCLEAR
+
+
+def test_a_verdict_that_others_disturbed_is_unclear(monkeypatch):
+    def disturbed(*arguments, **options):
+        [item] = compare_to_baseline(*arguments, **options)
+        return [attrs.evolve(item.withhold("disturbed by others"), disturbed=True)]
+
+    assert _judged(ms=1.0).answer is Answer.GOOD
+    monkeypatch.setattr(racing, "compare_to_baseline", disturbed)
+    found = _judged(ms=1.0)
+    assert (found.answer, found.reason) == (Answer.UNCLEAR, "disturbed by others")
 
 
 def test_a_smaller_change_than_the_one_that_is_sought_is_good():

@@ -119,9 +119,9 @@ def test_a_stretch_that_does_not_build_is_left_quickly():
 
 def test_the_ends_can_not_be_contradicted():
     search = Search(5)
-    with pytest.raises(ValueError, match="candidate 0 is the good end"):
+    with pytest.raises(ValueError, match="candidate 0 is known to be good"):
         search.record(0, BAD)
-    with pytest.raises(ValueError, match="candidate 4 is the bad end"):
+    with pytest.raises(ValueError, match="candidate 4 is known to be bad"):
         search.record(4, UNCLEAR)
     with pytest.raises(ValueError, match="candidate 5 does not exist; expected 0 to 4"):
         search.record(5, GOOD)
