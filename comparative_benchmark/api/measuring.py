@@ -32,15 +32,20 @@ from comparative_benchmark.engine.trial import (
     parse_competitors,
 )
 from comparative_benchmark.errors import UsageError, check_place
-from comparative_benchmark.request import ITERATIONS, WARMUP_ITERATIONS, RunRequest
-from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE
+from comparative_benchmark.request import (
+    ITERATIONS,
+    WARMUP_ITERATIONS,
+    RunRequest,
+    default_of,
+    options,
+)
+from comparative_benchmark.results.comparing.compare import DEFAULT_BASELINE, competitor_among
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.results.results_file import ResultsFile
 from comparative_benchmark.sources.selection import find_device, select
 from comparative_benchmark.terminal import run_summary, subjects
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 from comparative_benchmark.terminal.status import duration
-from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import array_files
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.installation import set_root
@@ -292,25 +297,12 @@ def _baseline(
     verdict, and only installed competitors that support a selected case are considered.
     """
     names = [str(competitor) for competitor in competitors]
-    baseline: str | None = request.baseline and _competitor(request.baseline, names)
-    if baseline and baseline not in names:
-        choices = ", ".join(names)
-        raise UsageError(f"--baseline {baseline!r} is not among the competitors: {choices}")
+    baseline: str | None = request.baseline and competitor_among(request.baseline, names)
     raced = isinstance(sampling(request), SamplingRule)
     installed = [str(one) for one in competitors if one.is_installed and one not in idle]
     if baseline or len(installed) < 2 or not raced:
         return baseline
     return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]
-
-
-def _competitor(wanted: str, names: Sequence[str]) -> str:
-    """Returns the competitor that a name refers to: itself, or the only one of a backend."""
-    try:
-        name = synonyms.competitor(wanted)
-    except ValueError as error:
-        raise UsageError(f"--baseline: {error}") from error
-    of_backend = [other for other in names if other.partition(":")[0] == name]
-    return of_backend[0] if len(of_backend) == 1 else name
 
 
 def _check_one_process(trials: Sequence[Trial]) -> None:
@@ -369,7 +361,7 @@ def _cpus(request: RunRequest) -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in request.cpus if cpu not in usable]:
         raise UsageError(
-            f"--cpus: not usable by this process: {', '.join(map(str, lacking))}; "
+            f"--cpus: this process cannot use {', '.join(map(str, lacking))}; "
             f"choose from {', '.join(map(str, sorted(usable)))}"
         )
     if request.cpus and request.run_in_process:
@@ -397,6 +389,10 @@ def sampling(request: RunRequest) -> CompileOnly | FixedCounts | SamplingRule:
             )
         return CompileOnly(pairs=request.processes or DECISIVE_PROCESSES, seed=request.seed)
     if counts != (None, None):
+        for name in ("precision", "effect", "trial_budget", "seed"):
+            if getattr(request, name) != default_of(options()[name][0]):
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} cannot be combined with --quick, -w or -iter")
         if (request.processes or 1) > 1:
             raise UsageError(
                 "--processes cannot be combined with -w or -iter, which measure one process"

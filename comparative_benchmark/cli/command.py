@@ -19,8 +19,9 @@ from comparative_benchmark.terminal.streams import hold_standard_streams, withou
 from openxla.benchmark.installation import set_root
 from openxla.benchmark.text import printable
 
-# Signals that end a run like Ctrl-C. A lost connection sends SIGHUP.
-_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Signals that end a run like Ctrl-C. A lost connection sends SIGHUP, and schedulers send others.
+_ENDING: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_ENDING += (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 # Signals that have ended this process.
 _signalled: list[int] = []
 _DISTRIBUTION = "common-benchmark-suite"

@@ -32,9 +32,7 @@ _SHELLS = ("bash", "zsh")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs completion`."""
-    parser.add_argument(
-        "shell", choices=(*_SHELLS, "words"), help="shell, e.g. for: source <(cbs completion bash)"
-    )
+    parser.add_argument("shell", choices=(*_SHELLS, "words"), help="print a script for this shell")
     parser.add_argument("kind", nargs="?", choices=sorted(WORDS), help="words to print")
 
 

@@ -18,7 +18,6 @@ from comparative_benchmark.results.comparing import compare_remarks
 from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Summary,
-    compare_to_baseline,
     summarize_comparisons,
 )
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
@@ -327,7 +326,7 @@ class Console:
             *([absent] if absent and with_absent else []),
         )
         if baseline is not None and cases:
-            comparisons = compare_to_baseline(cases, baseline)
+            comparisons = tables.comparisons(cases, baseline)
             for text in tables.unclear_lines(comparisons):
                 self._out.print(text, soft_wrap=True)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))

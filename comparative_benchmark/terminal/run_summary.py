@@ -1,6 +1,7 @@
 """The recommendation at the end of a run: which competitor to choose, and why."""
 
 import itertools
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from comparative_benchmark.terminal.compare_views import latency_text, ratio_tex
 from comparative_benchmark.terminal.tables import digits
 
 _LONGEST_REASON = 160
+_NO_WINNER = "No winner, because other processes used the CPUs; the fastest was"
 
 
 def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
@@ -78,9 +80,11 @@ def summary_lines(
     """
     if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):
         return []
-    if len({(case.workload, case.device) for case in cases}) != 1:
-        return by_batch(cases)
     installed, lacking = split(cases)
+    others = [f"Other backends are {line}." for line in (lacking, absent) if line]
+    if len({(case.workload, case.device) for case in cases}) != 1:
+        lines = by_batch(cases)
+        return [*lines, *others] if lines else []
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
     ranked = rank(installed)
@@ -98,7 +102,7 @@ def summary_lines(
     if ranked:  # if none is ranked, the failures are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
-    lines += [f"Other backends are {line}." for line in filter(None, (lacking, absent))]
+    lines += others
     return lines + ([f"To repeat: {typed(command)}"] if command else [])
 
 
@@ -171,7 +175,9 @@ def by_batch(cases: Sequence[Case]) -> list[str]:
     lines += [f"No ranked competitor has a correct output at batch {batch}." for batch in none]
     for batch, ranked in best.items():
         family = Family(groups[batch], threshold=NOISE_THRESHOLD)
-        pairs = ((case, family.comparison(ranked[0], case)) for case in ranked[1:])
+        pairs = [(case, family.comparison(ranked[0], case)) for case in ranked[1:]]
+        if any(item.disturbed for _, item in pairs):
+            lines[0] = re.sub(r"^Use\b", _NO_WINNER, lines[0])
         close = [case for case, item in pairs if item.verdict is not Verdict.SLOWER]
         if close:
             lines.append(
@@ -205,11 +211,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     is_disturbed = any(family.comparison(best, case).disturbed for case in rest)
-    start = (
-        "No winner, because other processes used the CPUs; the fastest was"
-        if is_disturbed
-        else "Use"
-    )
+    start = _NO_WINNER if is_disturbed else "Use"
     return f"{start} {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 
 
@@ -228,7 +230,7 @@ def _comparison_lines(ranked: Sequence[Case], family: Family) -> list[str]:
     if open_ones:
         metrics = best.metrics
         is_fixed = len(metrics.processes or ()) < 2 and (metrics.stop_reason or FIXED) == FIXED
-        hint = "; omit -w and -iter to race them" if is_fixed else ""
+        hint = "; to race them, use cbs run without --quick, -w and -iter" if is_fixed else ""
         lines.append(f"It is not clearly faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":

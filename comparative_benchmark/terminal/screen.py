@@ -31,7 +31,6 @@ Cell = str | Text
 
 # A workload without a column is a line above its rows.
 _INDENT = "  "
-_NO_LIMIT = 10_000
 
 
 def escaped(text: str) -> str:
@@ -186,8 +185,7 @@ def ruled_table() -> Table:
 
 def _width(table: Table, columns: Sequence[Column]) -> int:
     # Brackets in names are not markup.
-    screen = Screen(width=_NO_LIMIT)
-    widest = screen.measure(table).maximum
+    widest = Screen(width=10 * NO_LIMIT).measure(table).maximum
     return widest - sum(column.slack for column in columns)
 
 

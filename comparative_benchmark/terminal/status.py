@@ -117,8 +117,7 @@ class StatusScreen(Screen):
         with self._guard:
             if total != self._total:
                 self._counting_since, self._done_at_start = self._clock(), done
-            self._what, self._done, self._total = what, done, total
-            self._started = done
+            self._what, self._done, self._total, self._started = what, done, total, done
         self.beat("", "")
 
     def advance(self, steps: float) -> None:
@@ -159,7 +158,7 @@ class StatusScreen(Screen):
         """
         with self._guard:
             now, key = self._clock(), line if key is None else key
-            if not self.is_terminal:
+            if not self.is_terminal or self.is_dumb_terminal:
                 if now - self._spoke_at >= _SAID_S:
                     self.print(Text(line))
             elif key != self._shown or now - self._shown_at >= _REDRAWN_S:

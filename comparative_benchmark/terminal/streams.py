@@ -20,7 +20,7 @@ _PLAIN_HANDLER = "cbs_plain"
 # User name and password before the host, and the values of a query. The pattern starts at the
 # separator: searching for a word before it would take quadratic time.
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
-_QUERY = re.compile(r"(?<=[?&])([\w.-]{1,200}=)[^\s&'\"/:;,)]+")
+_QUERY = re.compile(r"(?<=[?&])([\w.-]{1,200}=)[^\s&'\"]+")
 
 
 def hold_standard_streams() -> None:

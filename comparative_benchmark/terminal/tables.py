@@ -17,6 +17,7 @@ from comparative_benchmark.results.comparing.compare import (
     Comparison,
     Fate,
     against_baseline,
+    compare_to_baseline,
 )
 from comparative_benchmark.results.comparing.comparison import interval_of
 from comparative_benchmark.results.comparing.roofs import shares_of_roof
@@ -279,8 +280,7 @@ def unclear_lines(comparisons: Iterable[Comparison]) -> list[Text]:
         if item.verdict is Verdict.UNCLEAR and not item.disturbed
         if item.ratio and not item.ratio.low <= 1 <= item.ratio.high
     ]
-    word = Verdict.UNCLEAR
-    return _lines_by_reason((word.value, _VERDICT_STYLES.get(word, "")), puzzling)
+    return _lines_by_reason((Verdict.UNCLEAR.value, _VERDICT_STYLES[Verdict.UNCLEAR]), puzzling)
 
 
 def _lines_by_reason(
@@ -437,6 +437,16 @@ def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
         if len(good) > 1 and all(case.competitor != baseline for case in good):
             fastest[race] = min(good, key=lambda case: case.metrics.median_ms or math.inf)
     return fastest
+
+
+def comparisons(cases: Sequence[Case], baseline: str) -> list[Comparison]:
+    """Returns the comparisons with the baseline, or with the competitor that replaces it."""
+    replaced = replacements(cases, baseline)
+    found = []
+    for race, group in _races(cases).items():
+        name = replaced[race].competitor if race in replaced else baseline
+        found += compare_to_baseline(group, name)
+    return found
 
 
 def _races(cases: Sequence[Case]) -> Mapping[Hashable, list[Case]]:

@@ -93,6 +93,7 @@ def check_model(options: argparse.Namespace) -> int:
             name=options.name,
             install=options.install,
             timeout_s=options.timeout,
+            device=options.device,
         )
     if options.name is None:
         raise UsageError("specify a model name or --torchbench PATH")

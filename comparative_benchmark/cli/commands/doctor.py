@@ -12,7 +12,7 @@ from rich.text import Text
 from comparative_benchmark.analysis.machine.host import default_threads, usable_cpus
 from comparative_benchmark.analysis.roofline import ceilings as roofs
 from comparative_benchmark.analysis.stats.planning import SamplingRule
-from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG
+from comparative_benchmark.errors import EXIT_FAILED, EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.doctor.checks import examine
 from comparative_benchmark.maintenance.doctor.system import Finding, System
 from comparative_benchmark.results.comparing import noise_floor as noise
@@ -37,22 +37,19 @@ def run(options: argparse.Namespace) -> int:
     Returns:
       0; 1 if ceilings could not be measured or results could not be read; 3 if the results
       contain no unchanged program; with `strict`, 2 on a warning or problem.
+
+    Raises:
+      UsageError: the number of threads or the device is invalid.
     """
     errors = Screen(stderr=True, highlight=False, soft_wrap=True)
     threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
-        print(
-            f"cbs: --threads {threads}: expected 1 to {usable_cpus()} (number of usable CPUs)",
-            file=sys.stderr,
-        )
-        return EXIT_FAILED
+        raise UsageError(f"--threads {threads}: expected 1 to {usable_cpus()} (usable CPUs)")
     if options.device not in roofs.ACCELERATORS:
         known = ", ".join(roofs.ACCELERATORS)
-        print(
-            f"cbs: no ceilings available for -device {options.device!r}; choices are {known}",
-            file=sys.stderr,
+        raise UsageError(
+            f"no ceilings available for -device {options.device!r}; choices are {known}"
         )
-        return EXIT_FAILED
     findings = examine(System(artifact_root=root_dir()))
     if not options.json:
         _print_findings(findings)
@@ -168,8 +165,7 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
 
 
 def _product_rate(gflops: float) -> str:
-    many = 1e4
-    return f"{digits(gflops)} GFLOP/s" if gflops < many else f"{digits(gflops / 1e3)} TFLOP/s"
+    return f"{digits(gflops)} GFLOP/s" if gflops < 1e4 else f"{digits(gflops / 1e3)} TFLOP/s"
 
 
 def _clock(rate: roofs.Gemm | roofs.Copy) -> str:

@@ -24,6 +24,7 @@ from comparative_benchmark.fleet.engines import EngineError
 from comparative_benchmark.fleet.planning import Job, Plan, batches_of, load_plan
 from comparative_benchmark.fleet.spool import Spool, read_batch
 from comparative_benchmark.fleet.standing import ACTIVE, WITHOUT_RESULT, Standing, State, counts
+from comparative_benchmark.results.comparing.compare import competitor_among
 from comparative_benchmark.results.results_file import plain, read_document
 from comparative_benchmark.terminal.screen import Screen
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         return hosts[options.action](options)
     if options.campaign and not _CAMPAIGN.fullmatch(options.campaign):
         raise UsageError(
-            f"--campaign {options.campaign!r}: use 1-61 letters, digits and . _ -, no symbol first"
+            f"--campaign {options.campaign!r}: use 1-61 letters, digits, . _ -, a letter first"
         )
     fleet = read_fleet(options.fleet)
     if options.action == "collect" and options.exported:
@@ -213,14 +214,10 @@ def _judge(options: argparse.Namespace) -> int:
     Raises:
       UsageError: a file cannot be read, or no result is from the baseline.
     """
-    from comparative_benchmark.cli.commands.results import competitor_of
-
     documents = [read_document(path) for path in options.results]
     before = read_document(options.since) if options.since else None
-    baseline = options.baseline and competitor_of(options.baseline)
     known = {result.definition.competitor for each in documents for result in each.benchmarks}
-    if baseline and baseline not in known:
-        raise UsageError(f"no results for {baseline}; choices are {', '.join(sorted(known))}")
+    baseline = options.baseline and competitor_among(options.baseline, sorted(known))
     verdicts = [
         item
         for document in documents

@@ -2,11 +2,12 @@
 
 import argparse
 import json
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from comparative_benchmark.analysis.machine import nvml
+from comparative_benchmark.analysis.machine.host import cpu_model
 from comparative_benchmark.api.case_selection import Selection
 from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.backends import recipes
@@ -135,7 +136,7 @@ def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
             chosen += shapes.named(text, lowest=options.min_power, highest=options.max_power)
     if not chosen:
         raise UsageError(f"--shapes {asked}: no shape is between --min-power and --max-power")
-    return shapes.distinct(chosen)
+    return list(dict.fromkeys(chosen))
 
 
 def sweep(options: argparse.Namespace) -> int:
@@ -220,8 +221,10 @@ def _run_guide(options: argparse.Namespace) -> int:
     """Runs a file from torchao's guide, and writes the guide's tables next to the results."""
     config = read(options.config, highest=options.max_power)
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
+    if options.json and len(config.models) > 1:
+        raise UsageError(f"--json supports one model per file; omit it, and read {json_file}")
     if csv_file == options.output:
-        raise UsageError(f"-o {csv_file} is the name of the table; choose another, e.g. FILE.json")
+        raise UsageError(f"-o {csv_file} is the name of the CSV table; choose another name")
     for path in (csv_file, json_file):
         check_place(path, "table")
     device, profile, codes, tables = options.device, options.profile, [], []
@@ -241,7 +244,9 @@ def _run_guide(options: argparse.Namespace) -> int:
         return EXIT_OK
     lines = [line for table in tables for line in table.lines()]
     write_atomically(csv_file, guide.csv_text(config, lines))
-    write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
+    library = nvml.library() if any(line["device"] == "cuda" for line in lines) else None
+    gpu = library and nvml.name(library, nvml.device(library, 0))
+    write_atomically(json_file, guide.json_text(lines, arch=gpu or cpu_model() or "cpu"))
     print(f"torchao tables: {csv_file}, {json_file}", file=sys.stderr)
     # Recipes that torchao does not support here are rows with a reason, not failures.
     worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)

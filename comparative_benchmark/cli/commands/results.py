@@ -36,7 +36,7 @@ from comparative_benchmark.reporting.report.writing import (
 from comparative_benchmark.results import journal
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.comparing import compare as comparing
-from comparative_benchmark.results.comparing.compare import usual_baseline
+from comparative_benchmark.results.comparing.compare import competitor_among, usual_baseline
 from comparative_benchmark.results.comparing.compare_remarks import remarks
 from comparative_benchmark.results.comparing.roofs import known_ceilings
 from comparative_benchmark.results.record import Document
@@ -49,7 +49,6 @@ from comparative_benchmark.results.results_file import (
 )
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
-from openxla.benchmark import synonyms
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import install_command
 from openxla.benchmark.text import printable
@@ -111,10 +110,13 @@ def show(options: argparse.Namespace) -> int:
     # Ceilings are known only if this machine produced the results.
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
     cases = cases_of(document)
-    if not cases:
+    if not cases and not options.json:
         print(f"{options.results} contains no results yet{_unfinished(options.results)}")
         return EXIT_OK
-    baseline = competitor_of(options.baseline) if options.baseline else usual_baseline(cases)
+    baseline = usual_baseline(cases)
+    if options.baseline and cases:
+        names = list(dict.fromkeys(case.competitor for case in cases))
+        baseline = competitor_among(options.baseline, names)
     if options.json:
         print(as_json(cases, baseline))
     else:
@@ -189,23 +191,9 @@ def _report_baseline(options: argparse.Namespace) -> tuple[str | None, Path | No
     `--baseline` used to take the older results; a file is still accepted.
     """
     given: str | None = options.baseline
-    if given is None:
-        return None, options.since
-    if given.endswith(".json") or Path(given).is_file():
+    if given and (given.endswith(".json") or Path(given).is_file()):
         return None, options.since or Path(given)
-    return competitor_of(given), options.since
-
-
-def competitor_of(baseline: str) -> str:
-    """Returns the competitor that `--baseline` names, possibly by a synonym.
-
-    Raises:
-      UsageError: the name is contradictory.
-    """
-    try:
-        return synonyms.competitor(baseline)
-    except ValueError as error:
-        raise UsageError(f"--baseline: {error}") from error
+    return given, options.since
 
 
 def export(options: argparse.Namespace) -> int:
@@ -357,9 +345,7 @@ def _read_foreign(path: Path, name: str) -> Contents:
 
 
 def _exit_code(read: int, refused: int) -> int:
-    if not refused:
-        return EXIT_OK
-    return EXIT_MISSING if read else EXIT_FAILED
+    return EXIT_OK if not refused else EXIT_MISSING if read else EXIT_FAILED
 
 
 def _tell(sentence: str) -> None:

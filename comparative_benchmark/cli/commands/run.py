@@ -15,6 +15,7 @@ from comparative_benchmark.errors import (
     EXIT_MISSING,
     EXIT_OK,
     EXIT_UNFINISHED,
+    UsageError,
 )
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
@@ -51,6 +52,8 @@ def run(
     )
     console = Console(verbose=request.verbose, suites=request.suites)
     if request.dry_run:
+        if request.json:
+            raise UsageError("--dry-run prints no JSON; omit --json")
         console.plan(plan_run(request, console.say, selection=selection).trials)
         return EXIT_OK
     with console.following():

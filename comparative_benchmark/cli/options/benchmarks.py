@@ -15,7 +15,7 @@ def add_bench_arguments(parser: argparse.ArgumentParser) -> None:
     _add_bench_selection(install)
     install.add_argument("--force", action="store_true", help="rebuild existing environments")
     _add_variant(install)
-    prepare = actions.add_parser("prepare", help="fetch data and weights, with network access")
+    prepare = actions.add_parser("prepare", help="fetch data and weights (needs network access)")
     _add_bench_selection(prepare)
     _add_bench_run(actions.add_parser("run", help="measure benchmarks, without network access"))
     dev = actions.add_parser("dev", help="open a shell in a benchmark's environment")

@@ -40,12 +40,8 @@ def add_fleet_arguments(parser: argparse.ArgumentParser) -> None:
         if name in ("plan", "status"):
             action.add_argument("--json", action="store_true", help="print JSON")
         if name == "collect":
-            action.add_argument(
-                *("-o", "--output"),
-                type=Path,
-                metavar="FILE",
-                help="results file to write, or to add results to (default: results/FLEET.json)",
-            )
+            what = "results file to write, or to add results to (default: results/FLEET.json)"
+            add_options(action, "output", metavar="FILE", help=what)
             action.add_argument(
                 "--exported",
                 type=Path,
@@ -78,13 +74,8 @@ def _add_export_arguments(action: argparse.ArgumentParser) -> None:
         choices=("reframe", "github", "kubernetes"),
         help="tool that will start the jobs",
     )
-    action.add_argument(
-        *("-o", "--output"),
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="new directory for the batches and the tool's input file",
-    )
+    text = "new directory for the batches and the tool's input file"
+    add_options(action, "output", required=True, metavar="DIR", help=text)
     action.add_argument(
         "--install",
         metavar="REQUIREMENT",

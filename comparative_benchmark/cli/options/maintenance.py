@@ -135,6 +135,7 @@ def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="also install each requirements.txt into a fresh environment, from the package index. "
         "With --torchbench, first run each folder's install.py in a separate environment",
     )
+    add_options(parser, "device", help="device for --torchbench (default: host-cpu)")
     add_options(parser, "suite", "root_dir")
     add_options(
         parser, "timeout", default=600.0, help="time limit in seconds for a worker (default: 600)"

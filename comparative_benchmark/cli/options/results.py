@@ -3,6 +3,7 @@
 import argparse
 import datetime
 from pathlib import Path
+from typing import Any
 
 from comparative_benchmark.cli.options.parsing import add_options, spellings
 from comparative_benchmark.reporting.formats import AUTO, EXPORTS, FORMER, IMPORTS
@@ -33,8 +34,9 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         help="earlier results, as in `cbs report`; differences within their run-to-run variation "
         "count as noise (default: the `cbs history` database, if it exists)",
     )
-    add_options(parser, "json")
-    parser.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
+    views: Any = parser.add_mutually_exclusive_group()
+    add_options(views, "json")
+    views.add_argument("--markdown", action="store_true", help="print Markdown instead of a table")
 
 
 def add_backends_arguments(parser: argparse.ArgumentParser) -> None:

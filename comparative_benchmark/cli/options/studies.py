@@ -107,7 +107,7 @@ def _add_operator_selection(parser: argparse.ArgumentParser) -> None:
         *spellings("--from-model"),
         metavar="REGEX",
         help="race the matrix products in the case that matches this regular expression, and print "
-        "their share of its latency. The operator is matmul; use --op linear for linear",
+        "their share of its latency. They run as matmul; with --op linear, as linear",
     )
     add("--shapes", help="shapes and shape sets, e.g. llama,64x128x256 (default: small_sweep)")
     add(
@@ -206,8 +206,8 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add("--bad", required=True, help="known bad version or commit, later than --good")
     add(
         "--package",
-        help="package whose releases to bisect; with --git, the package that --build installs, "
-        "which is then omitted from the other requirements",
+        help="package to bisect by release; with --git, the package that --build installs (it is "
+        "omitted from the other requirements)",
     )
     add("--git", type=Path, metavar="REPO", help="repository whose commits to bisect")
     add(
@@ -240,7 +240,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="time limit in seconds for --build (default: 3600)",
     )
-    add("--everything", action="store_true", help="test all candidates, to find more than one step")
+    add("--everything", action="store_true", help="test all candidates, to find all changes")
     add(
         "--attempts",
         type=count(1),
@@ -318,7 +318,7 @@ def add_explain_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--no-profiling"),
         action="store_true",
-        help="use only stored profiles, without taking new ones",
+        help="use only stored profiles; do not record new ones",
     )
     _add_recorded_python(parser)
     add_options(parser, "json", "suite", "root_dir")

@@ -12,7 +12,7 @@ import attrs
 from comparative_benchmark.analysis.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.reporting.history.rows import TrendPoint
 from comparative_benchmark.reporting.report.details import EnvironmentDiff, environment_diff
-from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase, ReportError
+from comparative_benchmark.reporting.report.inputs import Inputs, ReportCase
 from comparative_benchmark.reporting.report.standings import (
     Contest,
     Judged,
@@ -22,6 +22,7 @@ from comparative_benchmark.reporting.report.standings import (
 )
 from comparative_benchmark.reporting.report.trends import Changes, Trends, find_changes, trends_of
 from comparative_benchmark.results.case import LATENCY, Case
+from comparative_benchmark.results.comparing.compare import competitor_among
 from comparative_benchmark.results.comparing.compare_remarks import mixture_remarks
 from comparative_benchmark.results.record import FIXED, Contention, Status
 
@@ -208,14 +209,12 @@ def summarize(
       threshold: smaller differences of latencies are noise.
 
     Raises:
-      ReportError: no result is of that competitor.
+      UsageError: no result is of that competitor.
       ResultsFileError: the older results cannot be read.
     """
     cases = inputs.cases
-    baseline = against or choose_baseline(cases)
     known = sorted({case.competitor for case in cases})
-    if baseline not in known:
-        raise ReportError(f"no results for {baseline}; choices are {', '.join(known)}")
+    baseline = competitor_among(against, known) if against else choose_baseline(cases)
     judged = judge(cases, baseline, threshold=threshold)
     changes = None
     if baseline_file:

@@ -9,6 +9,7 @@ worst of nine equal programs differ by chance far more often than two given ones
 hold among all pairs. Tables, recommendations, reports and the API all use these verdicts.
 """
 
+import contextlib
 import itertools
 import math
 import multiprocessing
@@ -31,6 +32,7 @@ from comparative_benchmark.analysis.stats.analysis import (
     Verdict,
     holm,
 )
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import LATENCY, Case, cases_of, latest, matched
 from comparative_benchmark.results.comparing.comparison import (
     Comparison,
@@ -51,6 +53,7 @@ from comparative_benchmark.results.comparing.noise_floor import (
     surroundings,
 )
 from comparative_benchmark.results.record import Document, Result, Status
+from openxla.benchmark import synonyms
 
 
 class Family:
@@ -286,9 +289,8 @@ def against_baseline(
 
 def _alone(case: Case, reason: str) -> Comparison:
     """Returns a case that lacks a baseline, which wrong or unsupported cases do not need."""
-    if case.status is Status.OK:
-        return without_ratio(case, Fate.MISSING, reason)
-    return without_ratio(case, _FATES.get(case.status, Fate.MISSING), case.why)
+    why = reason if case.status is Status.OK else case.why
+    return without_ratio(case, _FATES.get(case.status, Fate.MISSING), why)
 
 
 def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
@@ -397,13 +399,33 @@ def usual_baseline(cases: Sequence[Case]) -> str | None:
     This is the baseline named by the command of the latest run, else eager PyTorch, else the first
     competitor. Runs with fixed counts have none, because one process each supports no verdict.
     """
-    names = list(dict.fromkeys(case.competitor for case in cases))
+    names = list(dict.fromkeys(case.competitor for case in cases if not case.result.absence))
     raced = any(len(case.metrics.processes or ()) > 1 for case in cases)
     if len(names) < 2 or not raced:
         return None
     recorded = [named_baseline(case.run.trigger.command) for case in cases[-1:] if case.run]
-    usual = [*recorded, DEFAULT_BASELINE]
-    return next((name for name in usual if name in names), names[0])
+    for usual in (*recorded, DEFAULT_BASELINE):
+        with contextlib.suppress(UsageError):
+            return competitor_among(usual or "", names)
+    return names[0]
+
+
+def competitor_among(wanted: str, names: Sequence[str]) -> str:
+    """Returns the competitor that `--baseline` names: itself, or the only one of a backend.
+
+    Raises:
+      UsageError: the name is contradictory, or refers to none of these competitors.
+    """
+    try:
+        name = synonyms.competitor(wanted)
+    except ValueError as error:
+        raise UsageError(f"--baseline: {error}") from error
+    of_backend = [other for other in names if other.partition(":")[0] == name]
+    name = of_backend[0] if len(of_backend) == 1 else name
+    if name not in names:
+        choices = ", ".join(names)
+        raise UsageError(f"--baseline {name!r} is not among the competitors: {choices}")
+    return name
 
 
 def named_baseline(command: Sequence[str]) -> str | None:

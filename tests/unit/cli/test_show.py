@@ -26,6 +26,8 @@ def cases(*competitors, command=()):
         (["cbs", "run", "--baseline", IREE], IREE),
         (["cbs", "run", f"--baseline={IREE}"], IREE),
         (["cbs", "run", "--baseline", "not:there"], EAGER),
+        (["cbs", "run", "--baseline", "jax"], XLA),
+        (["cbs", "run", "--baseline", "inductor:eager"], EAGER),
         (["cbs", "run"], EAGER),
     ],
 )
@@ -37,6 +39,33 @@ def test_without_eager_the_first_competitor_is_the_baseline():
     assert usual_baseline(cases(XLA, IREE)) == XLA
     assert usual_baseline(cases(XLA)) is None
     assert usual_baseline([]) is None
+
+
+def test_a_backend_that_is_not_installed_is_no_baseline():
+    absence = {"modules": ["torch"], "install": "pip install torch"}
+    found = document(
+        {**record("w1", EAGER, status="unsupported"), "phase": "import", "absence": absence},
+        *(record("w1", name) for name in (XLA, IREE)),
+    )
+    assert usual_baseline(cases_of(decoded(found))) == XLA
+
+
+def test_a_baseline_may_be_a_synonym_and_must_exist(tmp_path, capsys):
+    path = tmp_path / "r.json"
+    both = (record(name, one) for name in ("w1", "w2") for one in (EAGER, XLA))
+    path.write_text(json.dumps(document(*both)))
+    assert main(["show", str(path), "--baseline", "jax", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["baseline"] == XLA
+    assert main(["show", str(path), "--baseline", "iree"]) == 1
+    choices = f"not among the competitors: {EAGER}, {XLA}"
+    assert f"--baseline 'iree' is {choices}" in capsys.readouterr().err
+
+
+def test_json_of_a_file_without_results_is_json(tmp_path, capsys):
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps({**document(record("w1", EAGER)), "benchmarks": []}))
+    assert main(["show", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == []
 
 
 def test_a_command_line_may_end_anywhere():

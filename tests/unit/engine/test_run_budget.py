@@ -255,6 +255,7 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
         config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
         plot=None, budget=60.0, backward=False, from_model=None, own_workers=False, env=None,
         share_workers=False, backend=None, shapes=None, dtype=None, min_power=None, dry_run=False,
+        json=False,
     )  # fmt: skip
     assert micro.sweep(options) == 4
     assert budgets == [60.0, 20.0, micro._SPENT_S]
@@ -267,7 +268,7 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
     assert (tmp_path / "r.csv").read_text() == "measured"
     # Nor may a table replace the results.
     options.output, options.backend = tmp_path / "r.csv", None
-    with pytest.raises(UsageError, match="is the name of the table"):
+    with pytest.raises(UsageError, match="is the name of the CSV table"):
         micro.sweep(options)
 
 

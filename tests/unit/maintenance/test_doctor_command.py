@@ -10,6 +10,7 @@ import pytest
 from comparative_benchmark.analysis.roofline import ceilings
 from comparative_benchmark.cli.commands import doctor as command
 from comparative_benchmark.cli.options import maintenance as options
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.maintenance.doctor.system import Finding
 from openxla.benchmark.installation import set_root
 
@@ -82,8 +83,8 @@ def test_ceilings_that_can_not_be_measured_are_a_failure(findings, capsys, monke
     monkeypatch.setattr(ceilings, "measure_ceilings", fail)
     assert run_doctor("--ceilings") == 1
     assert "cbs: no library" in capsys.readouterr().err
-    assert run_doctor("--ceilings", "--threads", "0") == 1
-    assert "--threads 0" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="--threads 0"):
+        run_doctor("--ceilings", "--threads", "0")
 
 
 @pytest.mark.parametrize(

@@ -392,8 +392,8 @@ def test_the_chart_is_png_or_svg(cbs, tmp_path):
     ("arguments", "message"),
     [
         ((), "nothing to write"),
-        (("-o", "r.html", "--against", "no:such"), "no results for no:such"),
-        (("-o", "r.html", "--baseline", "no:such"), "no results for no:such"),
+        (("-o", "r.html", "--against", "no:such"), "'no:such' is not among the competitors: "),
+        (("-o", "r.html", "--baseline", "no:such"), "'no:such' is not among the competitors: "),
         (("-o", "r.html", "--since", "none.json"), "none.json does not exist"),
         (("-o", "r.html", "--baseline", "none.json"), "none.json does not exist"),
         (("-o", "r.html", "--history", "none.json"), "none.json does not exist"),

@@ -14,9 +14,9 @@ from comparative_benchmark.analysis.stats.analysis import (
     ratio_quantile,
     verdict,
 )
+from comparative_benchmark.errors import UsageError
 from comparative_benchmark.reporting.report import columns, standings, summary
 from comparative_benchmark.reporting.report.details import environment_diff
-from comparative_benchmark.reporting.report.inputs import ReportError
 from comparative_benchmark.reporting.report.summary import summarize
 from comparative_benchmark.results.comparing.compare import compare_to_baseline
 from comparative_benchmark.results.comparing.comparison import Comparison, Fate
@@ -171,7 +171,7 @@ def test_machines_are_never_compared():
 
 
 def test_a_baseline_that_nobody_ran_is_refused_with_what_there_is():
-    with pytest.raises(ReportError, match="iree:llvm-cpu, jax_xla:xla, pt_inductor:eager"):
+    with pytest.raises(UsageError, match="iree:llvm-cpu, jax_xla:xla, pt_inductor:eager"):
         summarize(read(usual()), against="no:such")
     others = [record(name, "jax_xla:xla") for name in ("w1", "w2")]
     without = document(*others, record("w1", "iree:llvm-cpu"))

@@ -175,7 +175,7 @@ def test_inputs_are_the_same_numbers_everywhere():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("f32", "is not TYPE[SIZES], e.g. f32[1,3,224,224]"),
+        ("f32", "expected TYPE[SIZES], e.g. f32[1,3,224,224]"),
         ("f99[1]", "unknown type 'f99'; choices are f64, f32"),
         ("i32[4]", "needs a range or value, e.g. i32[4]<1000"),
         ("i32[4]<0", "cannot draw i32 numbers from 0 up to 0"),
@@ -237,6 +237,7 @@ def test_what_cannot_be_brought_is_reported_in_a_sentence(folder, write, text, w
         ({"batch_sizes": (2,)}, "--batch: no --input has a size 'batch'"),
         ({"data_types": ("int3",)}, "unknown data type 'int3'; choices are fp32, fp16, bf16"),
         ({"framework": "jax"}, "net.py runs only in pytorch, not in jax"),
+        ({"framework": "jax,tf"}, "net.py runs only in pytorch, not in jax,tf"),
         ({"task": "fill-mask"}, "--task requires a Hugging Face directory"),
         ({"inputs": ("f32[seq]",)}, "set 'seq' with --seq-len"),
     ],
@@ -308,7 +309,7 @@ def test_weights_may_lie_in_several_files(bert):
 def test_weights_that_are_cut_or_missing_or_pickled_are_reported(bert):
     weights = bert / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(UserModelError, match="it is truncated"):
+    with pytest.raises(UserModelError, match="truncated: expected at least"):
         find_cases(str(bert), ModelOptions())
     weights.unlink()
     with pytest.raises(UserModelError, match=r"has neither model.safetensors"):
@@ -332,6 +333,7 @@ def test_a_model_with_a_head_runs_in_pytorch_alone_and_gives_the_reason(bert):
     assert len(find_cases(str(bert), ModelOptions(task="feature-extraction")).cases) == 3
     with pytest.raises(UserModelError, match="runs only in pytorch, not in jax"):
         find_cases(str(bert), ModelOptions(framework="jax"))
+    assert len(find_cases(str(bert), ModelOptions(framework="jax,pytorch")).cases) == 1
     with pytest.raises(UserModelError, match="unknown task 'nonsense'; choices are feature-"):
         find_cases(str(bert), ModelOptions(task="nonsense"))
     with pytest.raises(

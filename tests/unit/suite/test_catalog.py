@@ -89,6 +89,8 @@ def test_cases_must_have_all_tags(cases):
 def test_a_framework_selects_its_cases(cases):
     selected = catalog.select(cases, framework="jax")
     assert {case.model.model_impl.framework_type for case in selected} == {ModelFrameworkType.JAX}
+    more = catalog.select(cases, framework="jax,pytorch")
+    assert {case.model.model_impl.framework_type.value for case in more} == {"jax", "pytorch"}
 
 
 def test_criteria_hold_together_and_order_is_kept(cases):
@@ -115,6 +117,11 @@ def test_no_match_names_the_nearest_and_how_to_list(cases):
 def test_no_match_without_a_name_explains_how_to_list(cases, criteria):
     with pytest.raises(catalog.NoMatchError, match="cbs list"):
         catalog.select(cases, **criteria)
+
+
+def test_an_unknown_tag_gets_a_suggestion(cases):
+    with pytest.raises(catalog.NoMatchError, match="no case has the tag 'brt'; did you mean bert"):
+        catalog.select(cases, tags=["brt"])
 
 
 def test_no_match_does_not_deny_a_name_that_exists(cases):

@@ -121,11 +121,16 @@ def test_a_text_of_a_foreign_file_is_one_word_of_a_command(changes, words):
     assert typed[start : start + len(words)] == words
 
 
-def test_a_disturbed_race_has_no_winner():
-    busy = times(3.0, 3.01, 3.02)
+def contended(*medians):
+    busy = times(*medians)
     for process in busy["processes"]:
         for block in process["blocks"]:
             block["contended"] = True
+    return busy
+
+
+def test_a_disturbed_race_has_no_winner():
+    busy = contended(3.0, 3.01, 3.02)
     first, second = said(FAST, record("openvino:latency", metrics=busy))
     assert first.startswith(
         "No winner, because other processes used the CPUs; the fastest was onnxruntime:default"
@@ -140,7 +145,7 @@ def test_one_process_supports_no_verdict_and_the_way_to_one_is_reported():
     )
     assert "1 ms in one process" in lines[0]
     assert not any("It is clearly faster" in line for line in lines)
-    assert lines[1].endswith("; omit -w and -iter to race them.")
+    assert lines[1].endswith("; to race them, use cbs run without --quick, -w and -iter.")
 
 
 def test_a_wrong_output_is_never_taken_however_fast():
@@ -212,17 +217,23 @@ def test_a_framework_next_to_exported_programs_is_said():
     assert any("include framework overhead" in line for line in said(FAST, eager))
 
 
+LACKING = {
+    "status": "unsupported",
+    "phase": "import",
+    "absence": {"modules": ["iree.compiler"], "install": "pip install -e '.[iree]'"},
+}
+
+
 def test_what_is_not_installed_is_what_to_try():
-    lacking = record(
-        "iree:llvm-cpu",
-        status="unsupported",
-        phase="import",
-        absence={"modules": ["iree.compiler"], "install": "pip install -e '.[iree]'"},
+    lines = said(
+        FAST, record("iree:llvm-cpu", **LACKING), absent="not installed: tflite (pip install x)"
     )
-    lines = said(FAST, lacking, absent="not installed: tflite (pip install x)")
     assert "Other backends are not installed: iree (pip install -e '.[iree]')." in lines
     assert "Other backends are not installed: tflite (pip install x)." in lines
     assert lines[0].startswith("Use onnxruntime:default")
+    more = [at_batch(size, "iree:llvm-cpu", **LACKING) for size in (1, 8)]
+    sweep = said(*SMALL, *MIDDLE, *more, absent="not installed: tflite (pip install x)")
+    assert sweep[-2:] == lines[-2:]
 
 
 @pytest.mark.parametrize(
@@ -265,6 +276,15 @@ def test_a_sweep_names_the_fastest_for_each_range_of_batch_sizes():
     ]
 
 
+def test_a_disturbed_sweep_has_no_winner():
+    busy = {**at_batch(8, SECOND), "metrics": {"compiler_level": contended(6.0, 6.01, 6.02)}}
+    lines = said(*SMALL, MIDDLE[0], busy)
+    assert lines[0] == (
+        "No winner, because other processes used the CPUs; the fastest was onnxruntime:default "
+        "(onnx) at every batch size from 1 to 8."
+    )
+
+
 def test_a_sweep_names_batch_sizes_without_a_correct_output():
     broken = [at_batch(8, name, 1.0, status="failed") for name in (FIRST, SECOND)]
     large = (at_batch(32, FIRST, 9.0, 9.01, 9.02), at_batch(32, SECOND, 20.0, 20.1, 20.2))
@@ -281,7 +301,7 @@ def test_a_race_that_a_budget_ended_is_not_said_to_have_fixed_counts():
         record(FIRST, metrics=times(1.0, 1.1, stop_reason="budget")),
         record(SECOND, metrics=times(2.0, 2.1, stop_reason="budget")),
     )
-    assert not any("omit -w and -iter" in line for line in lines)
+    assert not any("to race them" in line for line in lines)
 
 
 def test_a_sample_of_zero_has_no_interval():

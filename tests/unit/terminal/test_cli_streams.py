@@ -80,7 +80,7 @@ def test_no_refusal_prints_a_secret(environment, tmp_path, arguments):
         ("a://u:p@h/x is not a store", "a://***@h/x is not a store"),
         (
             "https://h/x?k=v&token=t/manifest.json: no",
-            "https://h/x?k=***&token=***/manifest.json: no",
+            "https://h/x?k=***&token=*** no",
         ),
         ("two: a://u@h, b://v:w@h", "two: a://***@h, b://***@h"),
         ("--deadline compile=600 and a@b.c stay", "--deadline compile=600 and a@b.c stay"),

@@ -142,6 +142,16 @@ def test_the_fastest_correct_competitor_replaces_a_baseline_that_failed():
     assert replacements(cases(*RACE), EAGER) == {}
 
 
+def test_the_summary_compares_with_what_replaces_the_baseline(capsys):
+    race = cases(
+        record("w1", EAGER, status="failed"),
+        record("w1", INDUCTOR, scale=1.0),
+        record("w1", XLA, scale=2.0),
+    )
+    Console().results(race, baseline=EAGER)
+    assert "geomean over 1 of 2 cases" in capsys.readouterr().out
+
+
 def test_a_recipe_replaces_no_baseline():
     race = cases(
         record("w1", EAGER, status="failed"),

@@ -27,6 +27,7 @@ from openxla.benchmark import comparative_suite
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 from openxla.benchmark.files import import_file
 from openxla.benchmark.models.in_tree import IN_TREE, MODELS, Tree
+from openxla.benchmark.text import did_you_mean
 
 DEFINITIONS = "benchmark_definitions"
 
@@ -251,7 +252,7 @@ def select(
       name: regular expression that must match the whole name. If it matches none and is plain
         text, cases whose names contain it, ignoring case.
       tags: tags that a case must have, all of them.
-      framework: value of the framework type, e.g. `jax`.
+      framework: framework of the model, e.g. `jax`, or several separated by commas.
 
     Raises:
       NoMatchError: no case matches.
@@ -262,9 +263,13 @@ def select(
         case
         for case in named
         if set(tags) <= set(case.tags)
-        and framework in (None, case.model.model_impl.framework_type.value)
+        and (not framework or case.model.model_impl.framework_type.value in framework.split(","))
     ]
     if not selected:
+        known = sorted({tag for case in cases for tag in case.tags})
+        if unknown := [tag for tag in tags if tag not in known]:
+            hint = did_you_mean(unknown[0], known)
+            raise NoMatchError(f"no case has the tag {unknown[0]!r}{hint}; see `cbs list`")
         if name is not None and named:
             raise NoMatchError(
                 f"{name!r} exists, but not with these tags and this framework; see `cbs list`"

@@ -385,7 +385,7 @@ def find_cases(text: str, wanted: ModelOptions) -> ModelCases:
     if isinstance(place, ProgramFolder):
         return _of_each(place, wanted, find_cases)
     if (named := _real_input(wanted)) and not isinstance(place, Path):
-        raise UserModelError(f"{named} requires a Hugging Face directory, and {text} is not one")
+        raise UserModelError(f"{named} requires a Hugging Face directory, but {text} is not one")
     if isinstance(place, OwnModule):
         every = own_modules.cases_of(place, wanted, given)
     elif isinstance(place, ProgramFile):
@@ -421,12 +421,12 @@ def _in_framework(text: str, every: ModelCases, wanted: ModelOptions) -> ModelCa
     """Returns the cases in the requested framework, or all cases if none is requested."""
     if wanted.framework is None:
         return every
-    framework = framework_of(wanted.framework, "--framework")
-    chosen = [case for case in every.cases if _framework(case) is framework]
+    kinds = [framework_of(name, "--framework") for name in wanted.framework.split(",")]
+    chosen = [case for case in every.cases if _framework(case) in kinds]
     if not chosen:
         there = ", ".join(sorted({_framework(case).value for case in every.cases}))
         why = "".join(f": {remark}" for remark in every.remarks)
-        raise UserModelError(f"{text} runs only in {there}, not in {framework.value}{why}")
+        raise UserModelError(f"{text} runs only in {there}, not in {wanted.framework}{why}")
     return attrs.evolve(every, cases=chosen)
 
 

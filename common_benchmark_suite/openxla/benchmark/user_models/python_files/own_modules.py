@@ -277,7 +277,7 @@ def _framework(place: OwnModule, file: Outline, asked: str | None) -> ModelFrame
         used = {framework for path in own for framework in _frameworks(outlines.outline(path))}
     if len(used) == 1:
         return used.pop()
-    if asked is not None:
+    if asked is not None and "," not in asked:
         return framework_of(asked, "--framework")
     several = " and ".join(sorted(framework.value for framework in used))
     imports = f"imports {several}" if several else "imports no framework"
