@@ -3,7 +3,8 @@
 #
 #   nightly_parity.sh FOLDER [further options of `cbs parity`]
 #
-# Writes parity.txt, the matrix as text, and parity.json into FOLDER, and resumes an existing matrix.
+# Writes parity.txt, the matrix as text, and parity.json into FOLDER, and resumes an existing matrix
+# of the same revision.
 # With CBS_STORE, the text is published as nights/NIGHT/parity.txt. Exit code as of `cbs parity`.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"

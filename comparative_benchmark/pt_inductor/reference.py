@@ -80,9 +80,18 @@ def _sdpa_backward_flop(_: Any, *operands: Any, out_val: Any, **__: Any) -> int:
     return 2 * int(sdpa_flop(*operands[:3], out_val=out_val))
 
 
+def _conv_backward_flop(*operands: Any, **_: Any) -> int:
+    """Returns one forward pass per gradient; PyTorch's formula ignores groups for the weight's."""
+    gradient, *forward = operands[:-1]
+    return int(sum(operands[-1][:2])) * int(
+        flop_registry[_ATEN.convolution](*forward, out_val=gradient)
+    )
+
+
 # PyTorch's table of formulas, and the attention of the CPU, which it lacks as of 2.13.
 _FORMULAS: Mapping[Any, Callable[..., int]] = {
     **flop_registry,
+    _ATEN.convolution_backward: _conv_backward_flop,
     _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
     _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _sdpa_backward_flop,  # noqa: SLF001
 }
@@ -402,7 +411,7 @@ def forward_by_layer(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
     if isinstance(model, TrainingModel | TrainableModel):
-        raise RoundsError("the layers are no longer float64 when gradients are computed")
+        raise RoundsError("layers are float64 only in forward, so gradients would be rounded")
     with _layers_in_float64(model):
         return model.forward(*map(_wide, tensors))
 

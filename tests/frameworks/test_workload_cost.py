@@ -172,7 +172,14 @@ def by_value(x):
 def attention(x):
     y = (x @ w).reshape(1, 1, 4, 8)
     return torch.nn.functional.scaled_dot_product_attention(y, y, y)
+kernels = torch.ones(8, 1, 3, requires_grad=True)
+def grouped(x):
+    with torch.enable_grad():
+        x = x.reshape(1, 8, 4).detach().requires_grad_()
+        y = torch.nn.functional.conv1d(x, kernels, groups=8)
+        return torch.autograd.grad(y.sum(), [x, kernels])
 models = {
+    "grouped": grouped,
     "linear": lambda x: torch.nn.functional.linear(x, w),
     "inference": inference,
     "twice": lambda x: x @ w @ w.t(),
@@ -196,6 +203,8 @@ def test_operations_of_pytorch(environment):
     assert found["twice"] == (2 * product, moved)
     assert found["table"] == (0, 4 * 3 * 4 * 8)
     assert found["attention"] == (product + 2 * 2 * 4 * 4 * 8, moved)
+    # Forward and two gradients: 3 taps for each of 8 x 2 outputs.
+    assert found["grouped"][0] == 3 * 2 * 3 * 8 * 2
     assert found["by_value"] == ("DataDependentOutputException", None)
 
 

@@ -184,6 +184,7 @@ def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
         ("", "failed", "lists no package"),
         ("numpy==\n", "failed", "requirements.txt"),
         ("-r shared.txt\nattrs\n", "ok", "numpy>=1, attrs"),
+        ("--extra-index-url http://127.0.0.1:1/\nattrs\n", "ok", "attrs"),
         ("-r missing.txt\n", "failed", "missing.txt"),
     ],
 )
@@ -282,3 +283,15 @@ def test_implementations_are_held_to_1e_9_of_the_scale():
     assert [finding.state for finding in other] == ["failed", "failed"]
     assert "shapes differ" in other[1].detail
     assert all("hint" in (finding.fix or "") for finding in other)
+
+
+def test_complex_outputs_are_compared_as_a_whole():
+    truth = np.exp(1j * np.linspace(0, 3, 50))
+    assert findings.relative_difference(truth, truth) == 0
+    assert findings.relative_difference(truth.conj(), truth) == pytest.approx(2, rel=0.01)
+
+
+def test_a_single_number_is_no_constant(tmp_path):
+    checks = implementation_checks.WorkerChecks("pt", [None], None, None, tmp_path)
+    states = [checks._signal([np.array(value)]).state for value in ([[1.5]], [0.0], [1.5, 1.5])]
+    assert states == ["ok", "failed", "failed"]

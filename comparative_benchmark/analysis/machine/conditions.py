@@ -25,6 +25,8 @@ ROOT = Path("/")
 # it, however many CPUs are idle. Load for 5 % of the time affects few of the iterations, which a
 # median tolerates; an idle Linux system takes 1-3 %, a busy process 50-100 %.
 FOREIGN_CPU_LIMIT = 0.05
+# Load on the second hyper-thread of a core slows the first by about a third instead of stopping it.
+_SIBLING_LIMIT = 2 * FOREIGN_CPU_LIMIT
 # A stolen CPU stops a thread just as a foreign process does.
 STEAL_CPU_LIMIT = 0.05
 # The difference of two counts of whole ticks has a triangular error distribution on (-1, 1) ticks.
@@ -54,6 +56,7 @@ class Snapshot:
     Attributes:
       time_ns, cpu_ns: clock, and CPU time of all threads of this process, at that moment.
       cpus: ticks of each CPU of the affinity mask.
+      cores: number of cores of these CPUs; None if unknown.
       load1: load average of one minute.
       involuntary_switches: of all threads (`/proc/self/status` has only the first thread's).
       mhz: current frequency of some CPUs of the mask.
@@ -73,6 +76,7 @@ class Snapshot:
     cgroup_throttles: int | None
     cgroup_throttled_ms: float | None
     gpus: tuple[GpuClocks, ...] = ()
+    cores: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -167,6 +171,7 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
         cgroup_throttles=throttles,
         cgroup_throttled_ms=throttled_ms,
         gpus=gpus,
+        cores=_cores(root, mask),
     )
 
 
@@ -194,7 +199,7 @@ def between(
         wall_ms=wall_ms,
         window_ms=window_ms,
         capacity_ms=window_ms * len(cpus),
-        spare_ms=window_ms * max(len(cpus) - threads, 0),
+        spare_ms=window_ms * _spare_cpus(len(cpus), before.cores or len(cpus), threads),
         foreign_ms=busy * _TICK_MS - (after.cpu_ns - before.cpu_ns) / 1e6 if cpus else None,
         steal_ms=steal * _TICK_MS if cpus else None,
         error_ms=_TICK_ERROR * _TICK_MS * math.sqrt(len(cpus)),
@@ -236,6 +241,19 @@ def together(blocks: Iterable[Conditions]) -> Conditions | None:
         _mean([block.mean_mhz for block in every]),
         gpu_state.of_blocks(Ends(b.gpus_at_start, b.gpus_at_end) for b in every),
     )
+
+
+def _spare_cpus(cpus: int, cores: int, threads: int) -> float:
+    """Returns how many CPUs others may use: all of the idle cores, and little of the busy ones."""
+    idle = cpus * max(1 - threads / cores, 0) if cores else 0.0
+    return idle + (_SIBLING_LIMIT if 0 < threads < cpus and cpus > cores else 0.0)
+
+
+@lru_cache(maxsize=8)
+def _cores(root: Path, cpus: frozenset[int]) -> int:
+    """Returns the number of cores of these CPUs; a CPU of unknown topology counts as one."""
+    place = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    return len({_read(root / place.format(cpu)) or cpu for cpu in cpus})
 
 
 def cgroup_directories(root: Path = ROOT) -> Iterator[Path]:

@@ -65,8 +65,8 @@ def _is_ours(pid: int, proc: Path) -> bool | None:
     """Returns whether a process is this one, or belongs to a worker with our parent."""
     if pid == os.getpid():
         return True
-    started = _started(pid, proc)
-    return None if started is None else _descends(pid, started, os.getppid(), proc)
+    fields = _status(pid, proc)
+    return _descends(pid, fields[19], os.getppid(), proc) if fields else None
 
 
 @lru_cache(maxsize=256)
@@ -98,11 +98,6 @@ def _ancestors(pid: int, proc: Path) -> Iterator[int]:
     while pid > 1 and (fields := _status(pid, proc)):
         pid = int(fields[1])
         yield pid
-
-
-def _started(pid: int, proc: Path) -> str | None:
-    fields = _status(pid, proc)
-    return fields[19] if fields else None
 
 
 def _status(pid: int, proc: Path) -> list[str] | None:

@@ -50,7 +50,7 @@ def describe(
 ) -> dict[str, Any]:
     """Returns CPU model, counts, memory, load and system as JSON values."""
     return {
-        "cpu_model": _cpu_model(),
+        "cpu_model": cpu_model(),
         "architecture": platform.machine(),
         "logical_cpus": psutil.cpu_count(),
         "physical_cpus": psutil.cpu_count(logical=False),
@@ -92,12 +92,12 @@ def git_revision() -> str | None:
     return str(done.stdout).strip() or None
 
 
-def _cpu_model() -> str | None:
-    text = _read("/proc/cpuinfo") or ""
-    for line in text.splitlines():
-        if line.lower().startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or None
+def cpu_model() -> str | None:
+    """Returns the name of the CPU's model, or ARM's numbers of its vendor and part."""
+    lines = (line.partition(":") for line in (_read("/proc/cpuinfo") or "").splitlines())
+    facts = {name.strip().lower(): value.strip() for name, _, value in lines}
+    arm = " ".join(facts[name] for name in ("cpu implementer", "cpu part") if name in facts)
+    return facts.get("model name") or arm or platform.processor() or None
 
 
 def _read(path: str) -> str | None:

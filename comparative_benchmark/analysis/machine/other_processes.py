@@ -149,9 +149,11 @@ def run_supervised(
       The exit code, negative for a signal; None if it took too long.
     """
     mark = uuid.uuid4().hex
-    process = subprocess.Popen(
-        command, env={**env, SESSION_VARIABLE: mark}, start_new_session=True, **keywords
-    )
+    with _lock:
+        process = subprocess.Popen(
+            command, env={**env, SESSION_VARIABLE: mark}, start_new_session=True, **keywords
+        )
+        _workers.add(process.pid)
     try:
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
@@ -165,6 +167,7 @@ def run_supervised(
         _signal_group(process.pid, signal.SIGKILL)
         process.wait()
         kill_marked(SESSION_VARIABLE, mark)
+        worker_ended(process.pid)
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -96,12 +96,8 @@ def for_worker(environment: Mapping[str, str]) -> dict[str, str]:
 
 def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that can change speed or numbers, by name."""
-    settings = {
-        name: value
-        for name, value in environment.items()
-        if _TELLING.fullmatch(name) and not _is_secret(name)
-    }
-    return dict(sorted(settings.items()))
+    names = (name for name in environment if _TELLING.fullmatch(name) and not _is_secret(name))
+    return {name: environment[name] for name in sorted(names)}
 
 
 def _is_secret(name: str) -> bool:

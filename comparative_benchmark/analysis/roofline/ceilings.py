@@ -20,9 +20,9 @@ from typing import Any
 
 import attrs
 import msgspec
-import psutil
 
 from comparative_benchmark.analysis.machine import conditions, host
+from comparative_benchmark.backends.host_settings import free_bytes
 from openxla.benchmark import devices
 from openxla.benchmark.files import write_atomically
 from openxla.benchmark.installation import root_dir
@@ -154,7 +154,8 @@ class Ceilings:
         """Returns the data types that were never tried."""
         tried = {gemm.data_type for gemm in self.gemms}
         # "torch int8: why", or "torch int8 after size 512: why".
-        tried |= {word.rstrip(":") for line in self.skipped for word in line.split()[1:2]}
+        reasons = (line for line in self.skipped if NO_TIME_LEFT not in line)
+        tried |= {word.rstrip(":") for line in reasons for word in line.split()[1:2]}
         return tuple(name for name in data_types if name not in tried)
 
     def best_copy(self) -> Copy | None:
@@ -376,19 +377,16 @@ def measure_cpu(
     Copies come first, so that a short budget still gives ceilings for some data types.
 
     Raises:
-      CeilingsError: no matrix product could be measured.
+      CeilingsError: copies or matrix products could not be measured.
     """
     before = _snapshot_with_children()
     skipped: list[str] = []
     copies = list(_copies(threads, say, budget, skipped))
     gemms = list(_gemms(threads, say, budget, skipped))
-    if not gemms:
-        raise CeilingsError("no matrix product could be measured", skipped)
+    if not (gemms and copies):
+        raise CeilingsError("copies or matrix products could not be measured", skipped)
     after = _snapshot_with_children()
-    cpu_ms, wall_ms = (after.cpu_ns - before.cpu_ns) / 1e6, (after.time_ns - before.time_ns) / 1e6
-    meanwhile = conditions.between(
-        before, after, own_cpu_ms=cpu_ms, wall_ms=wall_ms, threads=threads
-    )
+    meanwhile = conditions.between(before, after, own_cpu_ms=0, wall_ms=0, threads=threads)
     return Ceilings(
         cpu_model=cpu_model,
         threads=threads,
@@ -404,7 +402,7 @@ def buffer_bytes(root: Path = conditions.ROOT) -> int:
     """Returns the size of a copy's buffer: beyond all last-level caches, within the memory."""
     wanted = max(_SMALLEST_BUFFER_BYTES, _CACHE_MULTIPLE * last_level_cache_bytes(root))
     # Two buffers, and half of the memory for others.
-    return int(min(wanted, psutil.virtual_memory().available // 4))
+    return min(wanted, free_bytes() // 4)
 
 
 def last_level_cache_bytes(root: Path = conditions.ROOT) -> int:

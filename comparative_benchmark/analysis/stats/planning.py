@@ -281,7 +281,7 @@ def processes_needed(sd: float, *, effect: float = 0.03, level: float = VERDICT_
     A pilot that underestimates the standard deviation makes this too small.
     """
     if not math.isfinite(sd) or effect <= 0:
-        raise ValueError("a standard deviation must be finite and the effect positive")
+        raise ValueError("the standard deviation must be finite, and the effect positive")
     needed = MIN_PROCESSES
     while reach(needed, level=level) * sd > math.log1p(effect):
         # When t is nearly normal, only the square root counts.

@@ -134,14 +134,6 @@ def _judge_identity(actual: Sequence[Path], due: Sequence[Path]) -> Verification
     return Verification(passed=True)
 
 
-_FRAMEWORKS = (
-    ModelFrameworkType.PYTORCH,
-    ModelFrameworkType.JAX,
-    ModelFrameworkType.TF_V2,
-    ModelFrameworkType.TFLITE,
-)
-
-
 def framework(name: str) -> ModelFrameworkType:
     """Returns the framework for a name, e.g. `pt` or `pytorch`.
 
@@ -151,7 +143,7 @@ def framework(name: str) -> ModelFrameworkType:
     try:
         return ModelFrameworkType(synonyms.framework(name))
     except ValueError:
-        known = ", ".join(item.value for item in _FRAMEWORKS)
+        known = "pytorch, jax, tensorflow_v2, tflite"
         raise DefinitionError(f"unknown framework {name!r}; choices are {known}") from None
 
 

@@ -119,7 +119,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
     if folder.is_dir() and any(folder.glob(_DEFINITIONS)):
         return _inside(folder, root), True
     if given.startswith("hub:"):
-        raise UsageError(f"{given} is not in {root}, so no pull request can change it")
+        raise UsageError(f"{given} is not in the checkout {root}; choose a model in the checkout")
     try:
         place = place_of(given, here)
     except UserModelError as error:

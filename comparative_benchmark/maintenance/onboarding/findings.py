@@ -137,12 +137,17 @@ def _largest(values: Sequence[Array], expected: Sequence[Array]) -> float | None
 
 def relative_difference(values: Array, truth: Array) -> float:
     """Returns the largest difference, relative to the root mean square of the truth."""
-    wide, expected = np.asarray(values, np.float64), np.asarray(truth, np.float64)
-    scale = float(np.sqrt(np.mean(expected * expected)))
+    wide, expected = widest(values), widest(truth)
+    scale = float(np.sqrt(np.mean(np.abs(expected) ** 2)))
     largest = float(np.abs(wide - expected).max())
     if largest == 0:
         return 0.0
     return largest / scale if scale and np.isfinite(largest) else float("inf")
+
+
+def widest(values: Array) -> Array:
+    """Returns the values in the widest type: complex128 for complex numbers, else float64."""
+    return np.asarray(values, np.complex128 if np.iscomplexobj(values) else np.float64)
 
 
 def specs(folder: Path, stem: str) -> list[TensorSpec]:

@@ -135,7 +135,7 @@ def _requirements(path: Path) -> Iterator[Requirement]:
         text = line.partition("#")[0].strip()
         if text.startswith("-r "):
             yield from _requirements(path.parent / text.removeprefix("-r ").strip())
-        elif text:
+        elif text and not text.startswith("-"):
             yield Requirement(text)
 
 
@@ -281,14 +281,14 @@ class WorkerChecks:
             "up to the last layer"
         )
         for index, values in enumerate(truth):
-            wide = np.asarray(values, np.float64)
+            wide = findings.widest(values)
             if not np.isfinite(wide).all():
                 return self._finding("signal", "failed", f"output {index} is not finite", fix)
-            scale, spread = float(np.sqrt(np.mean(wide * wide))), float(wide.std())
-            if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
+            scale, spread = float(np.sqrt(np.mean(np.abs(wide) ** 2))), float(wide.std())
+            if scale == 0 or (wide.size > 1 and spread <= MIN_RELATIVE_SPREAD * scale):
                 detail = f"output {index} is constant, so agreement proves nothing"
                 return self._finding("signal", "failed", detail, fix)
-        spreads = ", ".join(f"{float(np.asarray(v, np.float64).std()):.3g}" for v in truth)
+        spreads = ", ".join(f"{findings.widest(v).std():.3g}" for v in truth)
         return self._finding("signal", "ok", f"standard deviation {spreads}")
 
     def _seed(

@@ -21,6 +21,7 @@ from comparative_benchmark.errors import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.maintenance.onboarding import findings, implementation_checks
 from comparative_benchmark.maintenance.onboarding.findings import Finding, State, print_findings
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.sources.selection import find_device
 from comparative_benchmark.sources.torchbench import folders, installing
 from comparative_benchmark.sources.torchbench.folders import Folder
 from comparative_benchmark.terminal.screen import Screen
@@ -109,9 +110,14 @@ def check_model(
 def _models() -> dict[tuple[str, str], Path]:
     """Returns the modules of all models by name and framework.
 
-    A model may have its own folder, as in the OpenXLA suite's guide: `NAME/NAME_model.py`.
+    A model may have its own folder, as in the OpenXLA suite's guide: `NAME/NAME.py`, or
+    `NAME/NAME_model.py`.
     """
-    nested = {(p.parent.name, p.parents[1].name): p for p in _MODELS.glob("*/*/*_model.py")}
+    names = ("{}", "{}_model")
+    own = (
+        p for p in _MODELS.glob("*/*/*.py") if p.stem in (n.format(p.parent.name) for n in names)
+    )
+    nested = {(path.parent.name, path.parents[1].name): path for path in sorted(own)}
     written = (path for path in _MODELS.glob("*/*.py") if _CREATES.search(path.read_text("utf-8")))
     return nested | {(path.stem, path.parent.name): path for path in written}
 
@@ -242,7 +248,7 @@ def _agreement(
 
 
 def check_folders(
-    places: Sequence[Path], *, name: str | None, install: bool, timeout_s: float
+    places: Sequence[Path], *, name: str | None, install: bool, timeout_s: float, device: str
 ) -> int:
     """Checks TorchBench model folders and prints a table of each.
 
@@ -251,13 +257,15 @@ def check_folders(
       name: name of the only folder to check; None for all.
       install: whether to run the folders' `install.py`.
       timeout_s: time limit of each worker.
+      device: name of the device to run on.
 
     Returns:
       0 if all follow the guide, 2 if not.
 
     Raises:
-      UsageError: a path contains no folders, or none with that name.
+      UsageError: a path contains no folders, or none with that name; or the device is unknown.
     """
+    settings = RunSettings(device=find_device(device), limits=Limits(deadline_s=timeout_s))
     known = folders.named(folders.find(places))
     if name is not None:
         if name not in known:
@@ -271,7 +279,7 @@ def check_folders(
         rows = (
             [_folder_finding("runs", "eval", "not_run", reason)]
             if reason
-            else _of_folder(folder, timeout_s, installed.packages.get(folder.path))
+            else _of_folder(folder, settings, installed.packages.get(folder.path))
         )
         print_findings(
             rows, [t for t in _FOLDER_TESTS if any(f.framework == t for f in rows)], FOLDER_CHECKS
@@ -283,13 +291,15 @@ def check_folders(
     return code
 
 
-def _of_folder(folder: Folder, timeout_s: float, packages: Path | None) -> list[Finding]:
+def _of_folder(folder: Folder, settings: RunSettings, packages: Path | None) -> list[Finding]:
     arguments = {"folder": str(folder.path), "packages": str(packages) if packages else None}
     rows: list[Finding] = []
     for test in _FOLDER_TESTS:
         try:
-            first = _in_worker(timeout_s, {**arguments, "test": test})
-            second = _in_worker(timeout_s, {**arguments, "test": test})
+            first, second = (
+                call_once(settings, _FOLDER_CHECK, {**arguments, "test": test}, dict[str, Any])
+                for _ in range(2)
+            )
         except SessionEnded as ended:
             rows += _folder_not_run(ended, test)
             continue
@@ -298,11 +308,6 @@ def _of_folder(folder: Folder, timeout_s: float, packages: Path | None) -> list[
             states["repeatable"] = ("failed", "another process gives a different output")
         rows += [_folder_finding(check, test, *states[check]) for check in FOLDER_CHECKS]
     return rows
-
-
-def _in_worker(timeout_s: float, arguments: dict[str, Any]) -> dict[str, Any]:
-    settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=timeout_s))
-    return call_once(settings, _FOLDER_CHECK, arguments, dict[str, Any])
 
 
 def _folder_not_run(ended: SessionEnded, test: str) -> list[Finding]:

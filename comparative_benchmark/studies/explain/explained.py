@@ -16,6 +16,7 @@ from comparative_benchmark.api.results import Results
 from comparative_benchmark.engine.runner import Observer
 from comparative_benchmark.errors import UsageError
 from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.comparing.comparison import disturbance
 from comparative_benchmark.results.comparing.explanations import (
     Explanation,
     Part,
@@ -28,6 +29,7 @@ from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.studies.explain.profiling import NoProfileError, Profiling, profile_of
 from comparative_benchmark.terminal.screen import Screen, ruled_table
 from comparative_benchmark.terminal.tables import digits
+from openxla.benchmark.comparative_suite.catalog import Expression
 from openxla.benchmark.text import did_you_mean
 
 # Limit on graph breaks, fallbacks and remarks per competitor.
@@ -93,10 +95,10 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         raise UsageError("the results file contains no results")
     if case is not None:
         try:
-            pattern = re.compile(case)
+            pattern = Expression(case)
+            latest = [item for item in latest if any(map(pattern.search, _names(item)))]
         except re.error as error:
             raise UsageError(f"--case {case!r} is not a regular expression: {error}") from error
-        latest = [item for item in latest if any(map(pattern.search, _names(item)))]
         if not latest:
             names = [name for item in cases for name in _names(item)]
             raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
@@ -159,11 +161,13 @@ class Explained:
       explanation: the time lost by kind of operator, and both profiles.
       device: device of both competitors.
       has_roof: whether shares of the roof are known.
+      disturbed: whether other processes disturbed the race.
     """
 
     explanation: Explanation
     device: str
     has_roof: bool
+    disturbed: bool = False
 
     def print(self, screen: Screen) -> None:
         """Prints the table and the lines below it."""
@@ -174,6 +178,10 @@ class Explained:
         screen.print(wide if fits else table_of(self.explanation, narrow=True))
         for line in lines_of(self.explanation):
             screen.print(line)
+        if self.disturbed:
+            screen.print(
+                "other processes disturbed the race: distrust the latencies", style="yellow"
+            )
         if not self.has_roof:
             screen.print("roof shares are unknown; run `cbs doctor --ceilings` on this machine")
 
@@ -217,6 +225,7 @@ def explained(
         explanation=explain(slow, fast, ceilings),
         device=cases[0].device,
         has_roof=ceilings is not None,
+        disturbed=bool(disturbance(*(item.metrics for item in cases))),
     )
 
 

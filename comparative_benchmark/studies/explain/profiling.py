@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.analysis.machine import conditions
-from comparative_benchmark.analysis.machine.host import default_threads, describe, usable_cpus
+from comparative_benchmark.analysis.machine.host import cpu_model, default_threads, usable_cpus
 from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile, combined, write
 from comparative_benchmark.engine.messages import Timeline
@@ -122,9 +122,7 @@ def _take(
             taken = participant.take_profile(folder, case.metrics.latencies_ms or ())
             seen.append(watch.seen(settings.threads))
             if taken is None or taken.error or FILE not in taken.files:
-                reason = (
-                    taken.error if taken and taken.error else "the backend reports no operators"
-                )
+                reason = (taken and taken.error) or "the backend reports no operators"
                 raise NoProfileError(f"{trial}: {reason}")
             profiles.append(published.read(folder / FILE))
     profile = combined(profiles, _disturbance(seen))
@@ -168,9 +166,9 @@ def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
     """Returns the settings of the result, as far as this machine supports them."""
     pinned = case.host.pinned_cpus if case.host else ()
     cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
-    if case.host and case.host.cpu_model != _this_cpu():
+    if case.host and case.host.cpu_model != cpu_model():
         raise UsageError(
-            f"the result was measured on {case.machine}, but this machine has {_this_cpu()}; "
+            f"the result was measured on {case.machine}, but this machine has {cpu_model()}; "
             "profile on the same kind of machine"
         )
     return settings_of(
@@ -182,8 +180,3 @@ def _settings(trial: Trial, case: Case, wanted: Profiling) -> RunSettings:
         outputs=case.result.definition.outputs,
         only_profiled=True,
     )
-
-
-def _this_cpu() -> str | None:
-    model: str | None = describe(threads=1)["cpu_model"]
-    return model

@@ -323,9 +323,7 @@ def _described(row: Row, output_dir: str, device: str) -> dict[str, Any]:
 
 def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
     """Yields the guide's record, and the four in later files."""
-    compiled = line["use_torch_compile"]
-    baseline = line[_TIMES[2 if compiled else 0]]
-    quantized = line[_TIMES[3 if compiled else 1]]
+    baseline, quantized = (line[f"{kind}_inference_time_in_ms"] for kind in ("baseline", "model"))
     ways = "Fwd+Bwd" if line["mode"] == TRAINING else "Fwd"
     metrics = {
         "speedup(wrt bf16)": _ratio(baseline, quantized),

@@ -10,7 +10,7 @@ shape has only queries.
 import itertools
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
@@ -159,11 +159,6 @@ def of(*sizes: object) -> Shape:
         if not whole or not 1 <= size <= 2**MOST_POWER:  # type: ignore[operator]  # checked above
             raise UsageError(f"invalid {letter} in shape: {size!r}; expected 1 to {2**MOST_POWER}")
     return Shape(*sizes)  # type: ignore[arg-type]  # checked above
-
-
-def distinct(shapes: Iterable[Shape]) -> list[Shape]:
-    """Returns the shapes without duplicates, in order."""
-    return list(dict.fromkeys(shapes))
 
 
 @attrs.frozen(kw_only=True)

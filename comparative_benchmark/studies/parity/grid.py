@@ -42,7 +42,7 @@ CellKey = tuple[str, str, str, str]
 SCHEMA_VERSION = 1
 _KIND = "parity"
 # `--resume` reuses results with these statuses.
-_SETTLED = (Status.OK, Status.UNSUPPORTED)
+SETTLED = (Status.OK, Status.UNSUPPORTED)
 _WRITE_EVERY_S = 2.0
 
 
@@ -348,12 +348,18 @@ class ParityFile:
         self._lock = self._locked()
         self._cells: dict[tuple[str, CellKey], CellResult] = {}
         try:
-            known = _read(self._path) if self._path and self._path.exists() else ()
+            known = _read(self._path) if self._path and self._path.exists() else _File()
+            here = execution_environment.get("git_revision")
+            there = known.execution_environment.get("git_revision")
+            if resume and known.cells and here != there:
+                raise ParityFileError(
+                    f"{path} is from revision {there} of the suite, not {here}; choose another file"
+                )
         except ParityFileError:
             self._release()
             raise
         if resume:
-            self._cells = {(cell.device, cell.key): cell for cell in known}
+            self._cells = {(cell.device, cell.key): cell for cell in known.cells}
         self._head = {
             "schema_version": SCHEMA_VERSION,
             "kind": _KIND,
@@ -401,7 +407,9 @@ class ParityFile:
         return {
             key: attrs.evolve(cell, expected=msgspec.UNSET)
             for (where, key), cell in self._cells.items()
-            if where == device and cell.status in _SETTLED and cell.phase != "import"
+            if where == device and cell.status in SETTLED and cell.phase != "import"
+            # A cell that ended before its packages were loaded may end otherwise with other ones.
+            if cell.versions or cell.status is Status.OK
             if all(here.get(canonicalize_name(n), v) == v for n, v in cell.versions.items())
         }
 
@@ -454,14 +462,15 @@ class ParityFile:
 
 @attrs.frozen
 class _File:
-    schema_version: Literal[1]
-    kind: Literal["parity"]
-    cells: tuple[CellResult, ...]
+    schema_version: Literal[1] = 1
+    kind: Literal["parity"] = "parity"
+    cells: tuple[CellResult, ...] = ()
+    execution_environment: dict[str, Any] = attrs.field(factory=dict)
 
 
-def _read(path: Path) -> tuple[CellResult, ...]:
+def _read(path: Path) -> _File:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_File).cells
+        return msgspec.json.decode(path.read_bytes(), type=_File)
     except OSError as error:
         raise ParityFileError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:

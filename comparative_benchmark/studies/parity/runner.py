@@ -31,6 +31,7 @@ from comparative_benchmark.engine.trial import Competitor, Trial
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.studies.parity.grid import (
+    SETTLED,
     Cell,
     CellKey,
     CellResult,
@@ -42,7 +43,6 @@ from openxla.benchmark.files import temporary_folder
 
 # Upper limit for a tiny model and its compiler; larger models are run again alone.
 _MEMORY_OF_A_LANE_BYTES = 4 * 2**30
-_SETTLED = (Status.OK, Status.UNSUPPORTED)
 
 Job = tuple[Cell, Trial]
 
@@ -50,7 +50,7 @@ Job = tuple[Cell, Trial]
 # enough for all lanes to end at about the same time.
 _BATCH = 32
 # These are not run again alone; running in parallel does not cause wrong outputs.
-_CERTAIN = (Status.OK, Status.UNSUPPORTED, Status.WRONG_OUTPUT)
+_CERTAIN = (*SETTLED, Status.WRONG_OUTPUT)
 
 
 class Lane:
@@ -77,7 +77,7 @@ class Lane:
         shared = self._pool.has_served(name)
         record = self._run_cell(name, trial, artifacts)
         note = None
-        if shared and record.status not in _SETTLED:
+        if shared and record.status not in SETTLED:
             first, record = record, self._run_cell(name, trial, artifacts)
             if record.status is not first.status:
                 note = (
@@ -121,7 +121,7 @@ class Lane:
                 participant.check(
                     OutputChecks.verify_rest, OutputChecks.verify_second, OutputChecks.verify_update
                 )
-        if participant.record.status not in _SETTLED:
+        if participant.record.status not in SETTLED:
             self._pool.empty()
         return participant.record
 

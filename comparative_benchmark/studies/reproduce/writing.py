@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from packaging.utils import InvalidName, canonicalize_name
@@ -66,7 +67,7 @@ def expected_limits(
     """
     expected: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
-        expected["outputs"] = [{"dtype": open_array(path).dtype.name} for path in due.reference]
+        expected["outputs"] = [_type_of(open_array(path)) for path in due.reference]
         truth, reference = open_array(due.truth[LOGITS]), open_array(due.reference[LOGITS])
         generated = limits_of(truth, reference, parameters, data_type)
         if isinstance(generated, str):
@@ -87,11 +88,18 @@ def expected_limits(
     return expected
 
 
+def _type_of(values: Array) -> Limits:
+    """Returns the type of an output, and its largest number; None for integers."""
+    inexact = values.dtype.kind not in "iub"
+    largest = float(ml_dtypes.finfo(values.dtype).max) if inexact else None
+    return {"dtype": values.dtype.name, "largest": largest}
+
+
 def _output(index: int, due: Due, parameters: Mapping[str, float]) -> tuple[Limits, str | None]:
     """Returns the limits of an output, and the reason if they cannot be computed."""
     truth, same_type = open_array(due.truth[index]), open_array(due.reference[index])
     limits: Limits = {
-        "dtype": same_type.dtype.name,
+        **_type_of(same_type),
         "exact": same_type.dtype.kind in "iub" or not same_type.size,
         "relative_rmse": None,
         "largest_error": None,
@@ -116,7 +124,8 @@ def _output(index: int, due: Due, parameters: Mapping[str, float]) -> tuple[Limi
     limits["relative_rmse"] = verdict.allowed_relative_rmse
     if verdict.relative_rmse is None and not verdict.passed:
         return limits, verdict.reason
-    finite = np.isfinite(truth) & np.isfinite(same_type)
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(truth.astype(same_type.dtype)) & np.isfinite(same_type)
     neighbours = open_array(near)[:, finite] if near else None
     errors = limits_of_output(truth[finite], same_type[finite], parameters, longest_sum, neighbours)
     if isinstance(errors, str):
@@ -124,7 +133,7 @@ def _output(index: int, due: Due, parameters: Mapping[str, float]) -> tuple[Limi
     limits["largest_error"] = errors.element
     limits["relative_element"] = errors.relative_element
     limits["bias"] = errors.bias if np.isfinite(errors.bias) else None
-    if MIN_SQNR not in parameters:
+    if MIN_SQNR not in parameters and finite.all():
         limits["groups"] = _groups(truth, same_type, parameters, longest_sum)
     return limits, None
 
@@ -132,9 +141,7 @@ def _output(index: int, due: Due, parameters: Mapping[str, float]) -> tuple[Limi
 def _groups(
     truth: Array, reference: Array, parameters: Mapping[str, float], longest_sum: int
 ) -> list[Limits]:
-    """Returns limits by position or magnitude; none if there are NaN or infinite values."""
-    if not (np.isfinite(truth).all() and np.isfinite(reference).all()):
-        return []
+    """Returns limits by position or magnitude of finite values."""
     if reference.dtype.kind == "c" or is_constant(truth):
         return []
     element_type = element_type_of(reference.dtype)

@@ -155,6 +155,22 @@ def test_others_may_have_the_cpus_that_we_do_not_use():
     assert between(after, threads=2).contended is True
 
 
+def test_others_may_not_have_the_second_threads_of_our_cores():
+    before, after = snapshot(cores=1), snapshot(1000, cpu_ms=1000, busy=(100, 20))
+    assert between(after, before=before, threads=1).contended is True
+    little = snapshot(1000, cpu_ms=1000, busy=(100, 10))
+    assert between(little, before=before, threads=1).contended is False
+    both = snapshot(1000, cpu_ms=1850, busy=(100, 100))
+    assert between(both, before=before, threads=2).contended is True
+
+
+def test_cores_are_counted_by_their_threads(tree, mask):
+    place = "sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    root = tree({place.format(0): "0-1\n", place.format(1): "0-1\n"})
+    mask(0, 1, 2)
+    assert conditions.take(root).cores == 2
+
+
 def test_stolen_time_is_contention():
     found = between(snapshot(1000, cpu_ms=1800, busy=(90, 90), steal=(10, 10)))
     assert found.contended is True

@@ -151,9 +151,9 @@ def test_exit_code(statuses, entries, code):
     assert command.exit_code(results, judgement) == code
 
 
-def _file(path, *, resume=False, **versions):
+def _file(path, *, resume=False, revision=None, **versions):
     packages = [{"name": name, "version": version} for name, version in versions.items()]
-    environment = {"python_environment": packages}
+    environment = {"python_environment": packages, "git_revision": revision}
     return ParityFile(path, command=["cbs"], execution_environment=environment, resume=resume)
 
 
@@ -195,10 +195,23 @@ def test_resuming_measures_again_what_other_packages_may_change(tmp_path):
     with _file(path, jax="1") as file:
         file.put(result(versions={"jax": "1"}))
         file.put(result(LABELS[1], status="unsupported", phase="import"))
+        # Its packages were not loaded.
+        file.put(result(LABELS[1], COMPETITORS[1], status="unsupported", phase="load"))
     with _file(path, resume=True, jax="1") as same:
         assert list(same.settled("host-cpu").values()) == [result(versions={"jax": "1"})]
     with _file(path, resume=True, jax="2") as newer:
         assert newer.settled("host-cpu") == {}
+
+
+def test_cells_of_another_revision_are_refused(tmp_path):
+    path = tmp_path / "matrix.json"
+    with _file(path, revision="a") as file:
+        file.put(result())
+    with _file(path, resume=True, revision="a") as same:
+        assert list(same.settled("host-cpu").values()) == [result()]
+    with pytest.raises(ParityFileError, match="is from revision a of the suite, not b"):
+        _file(path, resume=True, revision="b")
+    assert len(json.loads(path.read_text())["cells"]) == 1
 
 
 def test_without_resume_a_matrix_is_made_again(tmp_path):

@@ -136,7 +136,14 @@ def broken(truth, reference):
     wrong_column = columns.copy()
     wrong_column[:, 3] = 0
     empty = np.zeros((0, 3), np.float32)
+    halves, large = reference.astype(np.float16), truth.copy()
+    large[0, 0], halves[0, 0] = 7e4, np.inf
+    large[1, 1], halves[1, 1] = -1e308, -65504
+    finite = halves.copy()
+    finite[0, 0] = 0
     return {
+        "overflow": ([halves], [large], [halves]),
+        "no-overflow": ([finite], [large], [halves]),
         "right": ([reference], [truth], [reference]),
         "empty": ([reference, empty], [truth, empty.astype(np.float64)], [reference, empty]),
         "shape": ([reference.T], [truth], [reference]),
@@ -166,6 +173,7 @@ def broken(truth, reference):
 
 
 PASSES = {"right", "integers", "complex", "constant", "nan-due", "nan-near-truth", "empty"}
+PASSES |= {"overflow"}
 
 
 @pytest.mark.parametrize("kind", broken(*workload(np.float32)))
