@@ -219,6 +219,9 @@ def folder_cases(request: RunRequest) -> Selection | None:
     runs = not request.dry_run
     with session.during("install.py", "installing"):
         installed = installing.packages_of(wanted, install=request.install and runs)
+    if request.install and runs:  # install.py may have added data
+        selected |= {name: folders.read(f.path) for name, f in selected.items() if f in wanted}
+        wanted = [folders.read(folder.path) for folder in wanted]
     sizes = _sizes(wanted, request, installed) if request.auto_batch and runs else {}
     chosen = cases_of(packages=installed.packages, sizes=sizes)
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}

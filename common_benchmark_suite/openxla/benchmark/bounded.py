@@ -88,7 +88,7 @@ def call(
         finally:
             child.kill()
         if content is None:
-            raise TooCostlyError(f"it took longer than {deadline_s:.0f} s")
+            raise TooCostlyError(f"timed out after {deadline_s:.0f} s")
     if not content:
         raise TooCostlyError(_ending(child.returncode, memory_bytes))
     succeeded, value = pickle.loads(content)  # noqa: S301  # see the import

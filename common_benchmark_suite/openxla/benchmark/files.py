@@ -7,6 +7,7 @@ removes it.
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import importlib.util
 import json
@@ -97,7 +98,8 @@ def _is_left(folder: Path) -> bool:
     try:
         held = os.fstat(descriptor)
         is_young = abs(time.time() - held.st_mtime) < _YOUNG_S
-        if held.st_uid != os.getuid() or (is_young and folder.name.startswith(_UNLOCKED)):
+        # They are locked soon after they are made.
+        if held.st_uid != os.getuid() or (is_young and folder.name.startswith((_UNLOCKED, "."))):
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -177,7 +179,13 @@ def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
     import tempfile
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    for left in target.parent.glob(f".{glob.escape(target.name)}.new-{'?' * 8}"):
+        if _is_left(left):  # of a killed process
+            shutil.rmtree(left, ignore_errors=True)
+    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.new-", dir=target.parent))
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     old = directory.with_name(f"{directory.name}.old")
     try:
         yield directory
@@ -200,6 +208,7 @@ def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
                 old.rename(target)
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+        os.close(descriptor)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

@@ -5,6 +5,7 @@ Each phase first checks whether it can run. `run` saves each result immediately.
 
 import datetime
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -195,7 +196,12 @@ def pin(
     def one(place: Placement) -> Outcome:
         if variant is None and place.bench.install_variant == UNPINNED:
             return Status.FAILED, "the variant is unpinned; choose an architecture with --variant"
-        outcome = do(PIN, place, wishes)
+        # Benchmarks of one group share an environment, so their locks must agree.
+        group = (b.folder for b in benches if b.install_group == place.bench.install_group)
+        wished = {folder / "requirements.in" for folder in group if folder != place.bench.folder}
+        mates = [os.path.relpath(p, place.bench.folder) for p in sorted(wished) if p.is_file()]
+        arguments = {**wishes.arguments, "input_files": mates}
+        outcome = do(PIN, place, attrs.evolve(wishes, arguments=arguments))
         return outcome.status, outcome.reason
 
     places = [Placement(base=base, bench=bench, run_name=PIN) for bench in benches]
@@ -208,7 +214,8 @@ def not_installed(place: Placement) -> str | None:
     """Returns what the user must do before the benchmark can run; None if it can."""
     if place.bench.venv or workspace.was_installed(place):
         return None
-    return f"not installed; run `cbs bench install --select {place.bench.name}`"
+    config = shlex.quote(place.bench.place.rsplit(":", 2)[0])
+    return f"not installed; run `cbs bench install --config {config} --select {place.bench.name}`"
 
 
 def _each(places: Sequence[Placement], one: Callable[[Placement], Outcome], done: str) -> int:

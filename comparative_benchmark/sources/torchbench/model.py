@@ -208,7 +208,7 @@ class FolderModel(ForeignModel):
             if _relative_error(value, expected) > _FURTHEST:
                 raise NotWidenedError(f"output {place} is computed differently in float64")
         if _are_float64(own) and _equal(own, truth):
-            raise NotWidenedError("already computes in float64, and no wider type exists")
+            raise NotWidenedError("the model already computes in float64, and no wider type exists")
         return truth
 
     def _rough(self, inputs: Sequence[Array], seed: int = 0) -> list[Array]:

@@ -84,7 +84,7 @@ class NetworkGuard:
             return
         name = host.decode() if isinstance(host, bytes) else host
         self.refused.append(name)
-        raise NetworkRefusedError(f"workers cannot connect to other machines: {name}")
+        raise NetworkRefusedError(f"workers have no network access: cannot connect to {name}")
 
     def _of_socket(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(this: socket.socket, address: Any) -> Any:
@@ -127,6 +127,8 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
             return file
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
             return f"data: {_line(one)}; pass --install to run install.py"
+        if isinstance(one, TypeError) and "must derive from BaseException" in str(one):
+            return f"{folder.name} raises something else than an error: {_line(one)}"
         if any(words in str(one) for words in _NO_GPU):
             return f"{folder.name} needs an NVIDIA GPU: {_line(one)}"
     return None
@@ -135,6 +137,9 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
 def _missing(lack: Lack, error: BaseException, folder: Path, packages: Path | None) -> str | None:
     if lack.package == _BASE:
         return _of_base(lack.module, folder) if isinstance(error, ImportError) else None
+    own = folder / lack.package
+    if any(own.glob("*.py")) or own.with_suffix(".py").is_file():
+        return None  # the folder's own module, which it must import relatively
     remedy = lack.remedy
     listed = requirements_beside(folder, folder, lack)
     if (folder / "install.py").is_file() and packages is None and not lack.belongs_to_pytorch:

@@ -118,7 +118,7 @@ def test_who_takes_no_picture_reports_it(vit, tmp_path):
     with pytest.raises(UserModelError, match="--image and --inputs cannot be combined"):
         find_cases("my-vit", on_image(vit, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(UserModelError, match=r"--image requires a Hugging Face directory, and net"):
+    with pytest.raises(UserModelError, match=r"--image requires a Hugging Face directory, but net"):
         find_cases("net.py", on_image(vit))
 
 

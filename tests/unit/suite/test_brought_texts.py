@@ -113,7 +113,7 @@ def test_who_takes_no_text_reports_it(bert, tmp_path):
     with pytest.raises(UserModelError, match="--text and --inputs cannot be combined"):
         find_cases("my-bert", on_text(bert, inputs_dir=tmp_path))
     (tmp_path / "net.py").write_text("import torch\n")
-    with pytest.raises(UserModelError, match=r"and net.py is not one"):
+    with pytest.raises(UserModelError, match=r"but net.py is not one"):
         find_cases("net.py", on_text(bert))
     vit = architectures.get("vit")
     (bert / "config.json").write_text(json.dumps(vit.configs["vit-tiny"]))

@@ -53,7 +53,7 @@ def test_prompt_and_new_tokens_must_fit_the_positions(name):
     architecture = architectures.get(name)
     given = {**SHORT, "model_name": TINY[name], "seq_len": 120, "max_new_tokens": 8}
     architecture.input_specs(given)
-    with pytest.raises(DefinitionError, match="129, more than 128"):
+    with pytest.raises(DefinitionError, match="129, but the maximum is 128"):
         architecture.input_specs({**given, "max_new_tokens": 9})
 
 

@@ -17,6 +17,7 @@ from openxla.benchmark.def_types import (
     ModelTestData,
     TensorSpec,
 )
+from openxla.benchmark.models import architectures
 
 IMPLEMENTATION = ModelImplementation(name="IMPL", framework_type=ModelFrameworkType.JAX)
 MODEL = Model(name="MODEL", model_impl=IMPLEMENTATION, model_parameters={"batch_size": 1})
@@ -144,3 +145,15 @@ def test_a_tensor_spec_checks_shape_and_type():
         TensorSpec(shape="1x2", dtype="i32")
     with pytest.raises(DefinitionError, match=r"TensorSpec.*'dtype'"):
         TensorSpec(shape=(1, 2), dtype=None)
+
+
+@pytest.mark.parametrize("statement", ["raise SystemExit(0)", "raise ValueError('no')", "1 / 0"])
+def test_an_architecture_that_ends_its_import_is_a_wrong_definition(
+    tmp_path, monkeypatch, statement
+):
+    (tmp_path / "ending").mkdir()
+    (tmp_path / "ending" / "__init__.py").write_text("")
+    (tmp_path / "ending" / "arch.py").write_text(statement)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(DefinitionError, match=r"architecture 'ending\.arch': \w+"):
+        architectures.get("ending.arch")

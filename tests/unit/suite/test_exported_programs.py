@@ -122,14 +122,14 @@ def test_sizes_of_given_arrays_cannot_be_chosen(net, tmp_path):
     assert "batch_size" not in case.model.model_parameters
     for sizes in ({"batch_sizes": (1, 8)}, {"seq_lens": (8,)}):
         message = refusal(net, inputs_dir=given, **sizes)
-        assert message == "--inputs: its arrays have all sizes; omit --batch and --seq-len"
+        assert message == "--inputs determines all sizes; omit --batch and --seq-len"
 
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
         ({}, "set 'seq' with --seq-len"),
-        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each input, got 1"),
+        ({"inputs": ("f32[1]",)}, f"{TAKES}; pass --input once for each input (got 1)"),
         ({"inputs": ("i32[1,8]<9", "f32[1,8,16]")}, f"i32[1,8]<9 has the wrong type: {TAKES}"),
         (
             {"inputs": ("i64[8]<9", "f32[1,8,16]")},

@@ -229,8 +229,9 @@ def test_torchscript_is_a_program_by_its_content(tmp_path):
         assert case.model.model_parameters["program"] == "TorchScript"
         assert case.model.model_parameters["inputs"] == "f32[2,4]"
         assert case.model.name == "NET_FP32_PT_BATCH2"
-    assert "net.pt takes x, [mask], without types and sizes; pass --input once for each" in refusal(
-        tmp_path / "net.pt"
+    assert (
+        "net.pt takes x, [mask] (types and sizes unknown); pass --input once for each"
+        in refusal(tmp_path / "net.pt")
     )
     (named,) = find_cases(
         path.name, ModelOptions(folder=tmp_path, inputs=("mask=f32[4]", "x=f32[1,4]"))
@@ -308,7 +309,7 @@ def test_torchscript_with_objects_of_cpp_classes_or_that_is_broken_is_refused(tm
     torchscript(path, source="class Net(:")
     assert "has source that is not TorchScript" in refusal(path)
     torchscript(path, source="x = 1")
-    assert "has no method `forward` of __torch__.Net" in refusal(path)
+    assert "__torch__.Net has no method `forward`" in refusal(path)
     whole = torchscript(path).read_bytes()
     for size in range(4, len(whole) - 1, 50):
         path.write_bytes(whole[:size])
@@ -351,7 +352,7 @@ def test_keras_files_that_are_not_whole_are_reported(tmp_path):
         archive.writestr("other", b"")
     assert "a zip archive without config.json" in refusal(path)
     path.with_suffix(".h5").write_bytes(b"\1\2\3\4")
-    assert "is not HDF5, but Keras's .h5 files are" in refusal(path.with_suffix(".h5"))
+    assert "ends in .h5, but is not an HDF5 file" in refusal(path.with_suffix(".h5"))
 
 
 def test_hdf5_files_hold_a_model_or_weights(tmp_path):

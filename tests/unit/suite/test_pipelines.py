@@ -125,7 +125,7 @@ def test_inputs_have_the_declared_shapes_and_distinct_rows():
 
 
 def test_a_text_longer_than_the_model_is_refused():
-    with pytest.raises(DefinitionError, match="'seq_len' is 78, more than 77"):
+    with pytest.raises(DefinitionError, match="'seq_len' is 78, but the maximum is 77"):
         sd_pipeline.ARCHITECTURE.input_specs({**STABLE_DIFFUSION, "seq_len": 78})
 
 

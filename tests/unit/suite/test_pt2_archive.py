@@ -111,9 +111,22 @@ def test_other_names_are_code(tmp_path, target):
     assert "an operator that is not PyTorch's" in code_in_export(archive(tmp_path, target=target))
 
 
-def test_objects_are_code(tmp_path):
-    found = archive(tmp_path, more=[("net/data/constants/custom_obj_0", b"x")])
-    assert code_in_export(found) == "a pickled object (net/data/constants/custom_obj_0)"
+@pytest.mark.parametrize("name", ["custom_obj_0", "OPAQUE_OBJ_0", "opaque_obj_a/b"])
+def test_objects_are_code(tmp_path, name):
+    found = archive(tmp_path, more=[(f"net/data/constants/{name}", b"x")])
+    assert code_in_export(found) == f"a pickled object (net/data/constants/{name})"
+
+
+def test_compiled_programs_are_code(tmp_path):
+    found = archive(tmp_path, more=[("net/data/aotinductor/model/x.so", b"x")])
+    assert code_in_export(found) == "compiled code (net/data/aotinductor/model/x.so)"
+
+
+def test_a_program_is_read_whatever_its_suffix(tmp_path):
+    """As PyTorch does with everything in `models`."""
+    text = json.dumps({"target": "torch.os.system", "inputs": []})
+    found = archive(tmp_path, more=[("net/models/other.JSON", text)])
+    assert "an operator that is not PyTorch's" in code_in_export(found)
 
 
 @pytest.mark.parametrize("name", ["net/models/model.json", "net/models/MODEL.json"])

@@ -1,6 +1,7 @@
 """Where artifacts live and get their names, and the files that inputs are made from."""
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -93,3 +94,19 @@ def test_an_interruption_keeps_the_old_directory(renaming, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         renaming(interrupted)
     assert [str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*")] == ["made", "made/old"]
+
+
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path):
+    target = tmp_path / "made"
+    left, young = (tmp_path / f".made.new-{end}" for end in ("abcd1234", "abcd5678"))
+    others = [tmp_path / name for name in (".made.d", ".made.bak-abcd1234", ".other.new-abcd1234")]
+    for folder in (left, young, *others):
+        folder.mkdir()
+    for folder in (left, *others):
+        os.utime(folder, (0, 0))
+    with new_directory(target) as directory:
+        os.utime(directory, (0, 0))
+        with new_directory(target):  # another process meanwhile
+            assert directory.is_dir()
+    assert not left.exists()
+    assert all(folder.is_dir() for folder in (young, *others))

@@ -78,7 +78,7 @@ def test_sizes_are_those_of_stable_diffusion():
 
 
 def test_a_text_longer_than_the_model_is_refused():
-    with pytest.raises(DefinitionError, match="'seq_len' is 78, more than 77"):
+    with pytest.raises(DefinitionError, match="'seq_len' is 78, but the maximum is 77"):
         architectures.get("sd_clip").input_specs(
             {"model_name": "sd-clip", "batch_size": 1, "seq_len": 78, "data_type": "fp32"}
         )

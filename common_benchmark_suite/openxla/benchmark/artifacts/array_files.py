@@ -160,13 +160,13 @@ def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
     specs = workload_of(case).inputs
     if not specs:
         raise UserInputError(
-            f"{model} does not declare its inputs (it has no architecture), so yours cannot be "
-            "checked against them"
+            f"{model} does not declare its inputs (it has no architecture), so your inputs cannot "
+            "be checked"
         )
     if len(specs) != len(inputs.specs):
         raise UserInputError(
-            f"inputs in {inputs.directory}: {len(inputs.specs)}, but {model} takes {len(specs)}: "
-            f"{', '.join(map(str, specs))}"
+            f"{inputs.directory}: number of inputs is {len(inputs.specs)}, but {model} takes "
+            f"{len(specs)}: {', '.join(map(str, specs))}"
         )
     for index, (expected, given_spec) in enumerate(zip(specs, inputs.specs, strict=True)):
         if expected != given_spec:

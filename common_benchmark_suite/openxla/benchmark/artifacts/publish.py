@@ -210,8 +210,8 @@ def _claim(store: Store, name: str, document: LocalFile) -> None:
             _write_once(store, name, digested(path), lambda _: None)
         except ConflictError as error:
             raise ConflictError(
-                f"{store.url}: another publication exists here, or was started; publish under "
-                "another version, or finish the other publication"
+                f"{store.url} already contains another publication (perhaps incomplete); publish "
+                "under another version, or finish the other publication"
             ) from error
 
 

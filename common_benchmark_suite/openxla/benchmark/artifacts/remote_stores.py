@@ -98,7 +98,7 @@ class HttpReader:
                 # `read` would wait for the whole piece, however slowly it arrives.
                 return response.read1(most)
             except (HTTPError, OSError) as error:
-                raise TransientError(f"{name}: the connection broke: {error}") from error
+                raise TransientError(f"{name}: the connection was lost: {error}") from error
 
         def close() -> None:
             # A connection with unread data cannot serve another request.
@@ -371,7 +371,7 @@ def _translated(url: str) -> Iterator[None]:
         if isinstance(error, RetryError) or not isinstance(
             error, GoogleAPICallError | InvalidResponse
         ):
-            raise TransientError(f"{url}: the connection broke{again}: {error}") from error
+            raise TransientError(f"{url}: the connection was lost{again}: {error}") from error
         response = error.response
         status, headers = (0, {}) if response is None else (response.status_code, response.headers)
         reason = error_of(status, url, headers)

@@ -161,7 +161,7 @@ def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
                     cache.keep(path, key)
                     notify("stored", wanted.name)
     except Timeout as error:
-        raise transfer.deadline.error(f"{wanted.url}, which another process is fetching") from error
+        raise transfer.deadline.error(f"{wanted.url} (another process is fetching it)") from error
     transfer.meter.finished_file()
     return key
 
@@ -247,7 +247,7 @@ class _Piece:
                 transfer.options.notify("chunk", wanted.name)
                 if self._size > wanted.size_bytes:
                     if wanted.sha256 is not None:
-                        raise self._damaged("the server sent more bytes")
+                        raise self._damaged("the server sent too many bytes")
                     self._restart()
                     raise NoSpaceError(
                         f"{wanted.url} is larger than {human_bytes(wanted.size_bytes)}; not read"

@@ -137,13 +137,13 @@ def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
         header.pop("__metadata__", None)
         end = max((int(facts["data_offsets"][1]) for facts in header.values()), default=0)
         if path.stat().st_size < 8 + length + end:
-            raise ValueError(f"it is truncated, expected {8 + length + end} bytes")
+            raise ValueError(f"truncated: expected at least {8 + length + end} bytes")
         for name, facts in header.items():
             dtype, shape = _dtype(facts["dtype"]), tuple(map(int, facts["shape"]))
             begin, end = map(int, facts["data_offsets"])
             size = dtype.itemsize * math.prod(shape)
             if begin < 0 or min(shape, default=0) < 0 or end - begin != size:
-                raise ValueError(f"{name} is {dtype}{list(shape)}, but at bytes {begin} to {end}")
+                raise ValueError(f"{name} is {dtype}{list(shape)}, but spans bytes {begin}-{end}")
             yield name, (path, dtype, shape, 8 + length + begin)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path.name} is not a valid safetensors file: {error}") from error

@@ -220,7 +220,7 @@ def _as_numbers(ranks: "npt.NDArray[np.int64]", data_type: str) -> "npt.NDArray[
     start, powers, bits = _DISTINCT[data_type]
     if ranks.shape[-1] > (most := powers << bits):
         raise DefinitionError(
-            f"a row of {ranks.shape[-1]} is too long: {data_type} has only {most} distinct numbers"
+            f"rows of {ranks.shape[-1]} elements are too long: {data_type} has only {most} values"
         )
     step = np.uint32((most // ranks.shape[-1]) << (23 - bits))
     first = np.float32(2.0**start).view(np.uint32)

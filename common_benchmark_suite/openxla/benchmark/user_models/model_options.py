@@ -250,7 +250,7 @@ def parse_spec(text: str) -> InputSpec:
     """
     match = _FORM.fullmatch(text.replace(" ", ""))
     if match is None:
-        raise UserModelError(f"--input {text!r} is not TYPE[SIZES], {EXAMPLES}")
+        raise UserModelError(f"--input {text!r}: expected TYPE[SIZES], {EXAMPLES}")
     kind, below, value = match["type"], match["below"], match["value"]
     if kind not in TYPES:
         raise UserModelError(

@@ -250,7 +250,7 @@ def _module_file(name: str, folder: Path) -> Path:
             raise UserModelError(f"no module {'.'.join(done)!r} on Python's module search path")
         search = list(spec.submodule_search_locations or [])
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise UserModelError(f"{name!r} is not a module in a Python file")
+        raise UserModelError(f"module {name!r} is not a Python source file")
     return Path(spec.origin).absolute()
 
 

@@ -8,6 +8,9 @@ from openxla.benchmark.def_types import (
     ModelImplementation,
 )
 
+# For `artifacts_dir_url` of a template, after you have published its artifacts.
+ARTIFACTS_DIR_URL_TEMPLATE = "https://storage.googleapis.com/BUCKET/pytorch/VERSION/${name}"
+
 EXAMPLE_PT_IMPL = ModelImplementation(
     name="EXAMPLE_PT",
     tags=["example"],

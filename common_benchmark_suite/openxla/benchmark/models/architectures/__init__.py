@@ -24,6 +24,10 @@ def get(name: str) -> Architecture:
         module = importlib.import_module(path)
     except ModuleNotFoundError as error:
         raise DefinitionError(f"unknown architecture {name!r}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # code of another package
+        raise DefinitionError(f"architecture {name!r}: {type(error).__name__}: {error}") from error
     architecture = getattr(module, "ARCHITECTURE", None)
     if not isinstance(architecture, Architecture):
         raise DefinitionError(f"architecture {name!r}: {path} defines no ARCHITECTURE")

@@ -35,7 +35,7 @@ class TextArchitecture(Architecture):
         if longest is not None and seq_len + (new or 0) > longest:
             # XLA clamps an index out of range, which gives a wrong answer instead of an error.
             counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' add up to"
-            raise DefinitionError(f"{counted} {seq_len + (new or 0)}, more than {longest}")
+            raise DefinitionError(f"{counted} {seq_len + (new or 0)}, but the maximum is {longest}")
         return TensorSpec(shape=(integer(parameters, "batch_size"), seq_len), dtype="i32")
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:

@@ -224,7 +224,7 @@ def _read(directory: Path, wanted: ModelOptions) -> _Directory:
     adapter = companion_formats.read_adapter(home)
     if adapter is None and wanted.base is not None:
         raise UserModelError(
-            f"--base requires a LoRA adapter, and {home} has no {companion_formats.ADAPTER_FILE}"
+            f"--base requires a LoRA adapter, but {home} has no {companion_formats.ADAPTER_FILE}"
         )
     if adapter is not None:
         if any((home / name).is_file() for name in (*_SAFE, *_PICKLES)):

@@ -52,7 +52,7 @@ class TransformersModel(TorchModel):
         self.values = taken.inputs(given)
         if stages and not {"input_ids", "attention_mask"} <= self.values.keys():
             raise UserModelError(
-                f"{taken.kind} does not take both input_ids and attention_mask, which pooling needs"
+                f"pooling needs input_ids and attention_mask, but {taken.kind} does not take both"
             )
         self.names = list(self.values)
         self._others = [name for name in taken.arguments if name not in self.names]
@@ -471,4 +471,4 @@ def _add(module: Any, additions: Additions, mismatch: str) -> None:
 def _check_shape(name: str, own: torch.Tensor, other: torch.Tensor, mismatch: str) -> None:
     if own.shape != other.shape:
         sizes = ["x".join(map(str, tensor.shape)) for tensor in (other, own)]
-        raise UserModelError(f"{mismatch}: {name} is for {sizes[0]}, but the base has {sizes[1]}")
+        raise UserModelError(f"{mismatch}: {name} has size {sizes[0]}, but the base has {sizes[1]}")

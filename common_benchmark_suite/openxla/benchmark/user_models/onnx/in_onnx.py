@@ -61,7 +61,7 @@ def widened_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """
     kinds = {node.op_type for node in nodes(model)}
     if quantized := sorted(kinds & _QUANTIZED):
-        raise NotWidenedError(f"it rounds to integers deliberately ({quantized[0]})")
+        raise NotWidenedError(f"the program is quantised ({quantized[0]})")
     foreign = sorted(f"{n.domain}.{n.op_type}" for n in nodes(model) if _is_foreign(n))
     if foreign:
         raise NotWidenedError(f"{foreign[0]} is not an ONNX operator")

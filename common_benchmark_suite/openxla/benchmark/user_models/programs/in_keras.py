@@ -13,11 +13,7 @@ from openxla.benchmark.user_models.model_options import UserModelError
 from openxla.benchmark.user_models.programs import keras_file
 from openxla.benchmark.user_models.programs.in_saved_model import TYPES, TensorFlowProgram
 from openxla.benchmark.user_models.programs.program_model import NotWidenedError
-from openxla.benchmark.user_models.programs.signature import (
-    Argument,
-    Signature,
-    element_type_or_refuse,
-)
+from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.loading import refusing
 
 _POLICIES = frozenset(
@@ -60,18 +56,10 @@ class KerasProgram(TensorFlowProgram):
                 f"{where} does not define its inputs; save a functional or sequential model, or "
                 "call the model before saving it"
             )
-        arguments = []
-        for place, tensor in enumerate(inputs):
-            name = getattr(tensor, "name", None) or f"input_{place}"
-            kind = TYPES.get(tf.as_dtype(tensor.dtype))
-            arguments.append(
-                Argument(
-                    name=name,
-                    element_type=element_type_or_refuse(name, kind, where),
-                    sizes=tuple(tensor.shape),
-                )
-            )
-        return Signature(where=where, arguments=tuple(arguments))
+        names = [getattr(v, "name", None) or f"input_{i}" for i, v in enumerate(inputs)]
+        kinds = [TYPES.get(tf.as_dtype(value.dtype)) for value in inputs]
+        shapes = [tuple(value.shape) for value in inputs]
+        return Signature.of(where, zip(names, kinds, shapes, strict=True))
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the model, eagerly or as part of the `tf.function` that calls it."""
@@ -137,4 +125,4 @@ def _refuse_narrow(model: Any, inputs: Sequence[Array]) -> None:
             # Constants are rounded once, by less than half a spacing of the result.
             is_constant = operation.type == "Const"
             if not is_constant and any(tensor.dtype in _NARROW for tensor in operation.outputs):
-                raise NotWidenedError(f"{operation.name} returns a narrower type")
+                raise NotWidenedError(f"{operation.name} returns a type narrower than float64")

@@ -19,11 +19,7 @@ from openxla.benchmark.user_models.programs.program_model import (
     in_place_of_truth,
     rounded,
 )
-from openxla.benchmark.user_models.programs.signature import (
-    Argument,
-    Signature,
-    element_type_or_refuse,
-)
+from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.loading import error_line, refusing
 
 TYPES = {
@@ -79,7 +75,7 @@ class TensorFlowProgram(ProgramModel):
                 function = self.in_float64(wide)
                 truth = arrays_of(function(*wide))
                 if any(is_float(v) and v.dtype != np.float64 for v in truth):
-                    raise NotWidenedError("an operation returns a narrower type")
+                    raise NotWidenedError("an operation returns a type narrower than float64")
                 self.note_check(_check(function, wide, truth))
             except Exception as error:
                 why = str(error) if isinstance(error, NotWidenedError) else error_line(error)
@@ -116,17 +112,9 @@ class SavedModelProgram(TensorFlowProgram):
         for name, spec in self._specs.items():
             if spec.shape.rank is None:
                 raise UserModelError(f"{where}: input {name!r} has an unknown rank")
-        return Signature(
-            where=where,
-            arguments=tuple(
-                Argument(
-                    name=name,
-                    element_type=element_type_or_refuse(name, TYPES.get(spec.dtype), where),
-                    sizes=tuple(spec.shape.as_list()),
-                )
-                for name, spec in self._specs.items()
-            ),
-        )
+        specs = self._specs.items()
+        tensors = [(name, TYPES.get(s.dtype), tuple(s.shape.as_list())) for name, s in specs]
+        return Signature.of(where, tensors)
 
     @property
     def variables(self) -> tuple[Any, ...]:

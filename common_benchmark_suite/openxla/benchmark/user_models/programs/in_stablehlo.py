@@ -29,11 +29,7 @@ from openxla.benchmark.user_models.programs.program_model import (
     rounded,
 )
 from openxla.benchmark.user_models.programs.programs import JAX_EXPORT
-from openxla.benchmark.user_models.programs.signature import (
-    Argument,
-    Signature,
-    element_type_or_refuse,
-)
+from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.loading import refusing
 
 _RANDOM = "stablehlo.rng"
@@ -223,7 +219,7 @@ def _operations(operation: Any) -> Iterator[Any]:
 def _stablehlo_float64_check(operation: Any) -> None:
     types = [str(value.type) for value in (*operation.operands, *operation.results)]
     if any("!quant" in kind for kind in types):
-        raise NotWidenedError("it rounds to integers deliberately")
+        raise NotWidenedError("the program is quantised")
     if not any(_is_float(value.type) for value in (*operation.operands, *operation.results)):
         return
     if operation.name in _BY_BITS:
@@ -231,7 +227,7 @@ def _stablehlo_float64_check(operation: Any) -> None:
     if operation.name == "stablehlo.custom_call":
         target = ir.StringAttr(operation.attributes["call_target_name"]).value
         if not target.startswith(_ANY_TYPE):
-            raise NotWidenedError(f"it calls {target}, which supports only one type")
+            raise NotWidenedError(f"custom call {target} supports only one type")
 
 
 def _widen(operation: Any) -> None:
@@ -316,20 +312,11 @@ class StableHloModel(ProgramModel):
         """Returns the program's signature."""
         if self._taken is not None:
             return self._taken
-        names = [f"argument {place}" for place in range(len(self._exported.in_avals))]
-        return Signature(
-            where=self.path.name,
-            arguments=tuple(
-                Argument(
-                    name=name,
-                    element_type=element_type_or_refuse(
-                        name, element_type_of(aval.dtype), self.path.name
-                    ),
-                    sizes=tuple(s if isinstance(s, int) else str(s) for s in aval.shape),
-                )
-                for name, aval in zip(names, self._exported.in_avals, strict=True)
-            ),
-        )
+        avals = self._exported.in_avals
+        names = [f"argument {place}" for place in range(len(avals))]
+        kinds = [element_type_of(aval.dtype) for aval in avals]
+        shapes = [tuple(s if isinstance(s, int) else str(s) for s in aval.shape) for aval in avals]
+        return Signature.of(self.path.name, zip(names, kinds, shapes, strict=True))
 
     def apply(self, _: Any, *inputs: Any) -> Any:
         """Runs the program; can be jitted."""

@@ -16,11 +16,7 @@ from openxla.benchmark.user_models.programs.program_model import (
     in_place_of_truth,
     rounded,
 )
-from openxla.benchmark.user_models.programs.signature import (
-    Argument,
-    Signature,
-    element_type_or_refuse,
-)
+from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.loading import refusing
 
 _WHY = "TFLite has no float64 kernels; its reference kernels were used"
@@ -46,13 +42,8 @@ class TfLiteFile(ProgramModel):
 
     def signature(self) -> Signature:
         """Returns the program's signature."""
-        where = self.path.name
-        arguments = []
-        for name, shape, dtype in self._details:
-            kind = element_type_of(dtype)
-            element_type = element_type_or_refuse(name, kind, where)
-            arguments.append(Argument(name=name, element_type=element_type, sizes=shape))
-        return Signature(where=where, arguments=tuple(arguments))
+        tensors = [(name, element_type_of(dtype), shape) for name, shape, dtype in self._details]
+        return Signature.of(self.path.name, tensors)
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the program with LiteRT's reference kernels."""

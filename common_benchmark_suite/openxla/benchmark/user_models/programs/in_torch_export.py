@@ -29,11 +29,7 @@ from openxla.benchmark.user_models.programs.program_model import (
     rounded,
     rounding_of,
 )
-from openxla.benchmark.user_models.programs.signature import (
-    Argument,
-    Signature,
-    element_type_or_refuse,
-)
+from openxla.benchmark.user_models.programs.signature import Signature
 from openxla.benchmark.user_models.python_files.in_torch import as_array, plain
 from openxla.benchmark.user_models.python_files.loading import error_line, refusing
 
@@ -139,7 +135,7 @@ class RunnableProgram(torch.nn.Module, ProgramModel):
         finally:
             torch.set_default_dtype(before)
         if watch.narrow:
-            raise NotWidenedError(f"{watch.narrow[0]} returns a narrower type")
+            raise NotWidenedError(f"{watch.narrow[0]} returns a type narrower than float64")
         return outputs
 
     def reason_in(self, error: Exception) -> str:
@@ -231,22 +227,15 @@ def _leaves_of(exported: Any) -> list[tuple[bool, Any]]:
 
 def _signature(exported: Any, where: str) -> Signature:
     values = {n.name: n.meta["val"] for n in exported.graph.nodes if n.op == "placeholder"}
-    tensors = [
-        (name, values[name])
+    names = [
+        name
         for name in exported.graph_signature.user_inputs
         if isinstance(name, str) and isinstance(values.get(name), torch.Tensor)
     ]
-    return Signature(
-        where=where,
-        arguments=tuple(
-            Argument(
-                name=name,
-                element_type=element_type_or_refuse(name, TYPES.get(value.dtype), where),
-                sizes=tuple(s if isinstance(s, int) else str(s) for s in value.shape),
-            )
-            for name, value in tensors
-        ),
-    )
+    tensors = [values[name] for name in names]
+    kinds = [TYPES.get(tensor.dtype) for tensor in tensors]
+    shapes = [tuple(s if isinstance(s, int) else str(s) for s in t.shape) for t in tensors]
+    return Signature.of(where, zip(names, kinds, shapes, strict=True))
 
 
 class _Watch(TorchDispatchMode):

@@ -71,7 +71,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 def _from_zip(path: Path) -> str | bytes:
     if path.suffix.lower() != ".keras":
-        raise UserModelError(f"{path} is not HDF5, but Keras's {path.suffix} files are")
+        raise UserModelError(f"{path} ends in {path.suffix}, but is not an HDF5 file")
     try:
         with zipfile.ZipFile(path) as archive:
             if _CONFIG not in archive.namelist():

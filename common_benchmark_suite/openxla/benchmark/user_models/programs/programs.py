@@ -120,7 +120,7 @@ def cases(
     if wanted.base is not None:
         raise UserModelError("--base requires a LoRA adapter's directory")
     if wanted.allow_code and program.kind not in _WITH_CODE:
-        raise UserModelError(f"--allow-code: loading {program.kind.name} programs runs no code")
+        raise UserModelError(f"--allow-code: {program.kind.name} programs run no code when loaded")
     outline = _outline(program.path, program.kind, wanted)
     own = outline.data_type or "fp32"
     if other := [name for name in wanted.data_types if outline.data_type not in (None, name)]:
@@ -169,7 +169,7 @@ def _case(
     path, kind = program.path, program.kind
     has_sizes = (variant.batch_size, variant.seq_len) != (None, None)
     if given is not None and has_sizes and not wanted.recorded:
-        raise UserModelError("--inputs: its arrays have all sizes; omit --batch and --seq-len")
+        raise UserModelError("--inputs determines all sizes; omit --batch and --seq-len")
     parameters: dict[str, str | int | bool] = {
         "source": str(path),
         "program": kind.name,

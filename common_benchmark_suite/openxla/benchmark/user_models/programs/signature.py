@@ -1,6 +1,6 @@
 """Signatures of exported programs, and the inputs chosen for them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -54,6 +54,21 @@ class Signature:
     where: str
     arguments: tuple[Argument, ...]
 
+    @classmethod
+    def of(
+        cls, where: str, tensors: Iterable[tuple[str, str | None, tuple[int | str | None, ...]]]
+    ) -> "Signature":
+        """Returns the signature of inputs given by name, element type and sizes.
+
+        Raises:
+          UserModelError: the suite does not support the type of an input.
+        """
+        arguments = [
+            Argument(name=name, element_type=element_type_or_refuse(name, kind, where), sizes=sizes)
+            for name, kind, sizes in tensors
+        ]
+        return cls(where=where, arguments=tuple(arguments))
+
     def inputs(
         self, written: Sequence[str], batch: int | None, seq: int | None
     ) -> tuple[InputSpec, ...]:
@@ -89,7 +104,7 @@ class Signature:
     def check(self, given: Sequence[InputSpec]) -> None:
         """Raises UserModelError if inputs do not match; sizes with one name must be equal."""
         if len(given) != len(self.arguments):
-            raise UserModelError(f"{self}; pass --input once for each input, got {len(given)}")
+            raise UserModelError(f"{self}; pass --input once for each input (got {len(given)})")
         sizes: dict[str, int] = {}
         for spec, argument in zip(given, self.arguments, strict=True):
             if spec.element_type != argument.element_type:
@@ -184,8 +199,8 @@ class NamedInputs:
         if not self.required <= len(given) <= len(self.names):
             example = f"(e.g. --input 'f32[{BATCH},3,224,224]')"
             raise UserModelError(
-                f"{self}, without types and sizes; pass --input once for each input {example}, "
-                f"got {len(given)}"
+                f"{self} (types and sizes unknown); pass --input once for each input {example}, "
+                f"but got {len(given)}"
             )
 
 

@@ -251,7 +251,7 @@ def _takes(
                 methods = {function.name for function in functions}
                 forward = next((f for f in functions if f.name == "forward"), None)
     if forward is None:
-        raise UserModelError(f"{where} has no method `forward` of {network or 'a module'}")
+        raise UserModelError(f"{where}: {network or 'the module'} has no method `forward`")
     arguments = forward.args.args[1:]
     required = len(arguments) - len(forward.args.defaults)
     tensors: list[str] = []
@@ -336,9 +336,16 @@ def code_in_export(path: Path) -> str | None:
             if len({name.casefold() for name in names}) < len(names):
                 raise NotAnArchiveError("two entries have the same name")
             for name in names:
-                if name.rpartition("/")[2].startswith(_OBJECTS):
+                # The first part is the name of the archive.
+                folded = name.casefold()  # PyTorch finds entries in any case
+                parts = folded.split("/")[1:] or [folded]
+                if any(part.startswith(_OBJECTS) for part in parts):
                     return f"a pickled object ({name})"
-                if name.endswith(".json") and (code := _code_in_json(archive.read(name))):
+                if "aotinductor" in parts:
+                    return f"compiled code ({name})"
+                # PyTorch reads everything in `models` as a program.
+                is_read = (parts[0] == "models" and parts[-1]) or folded.endswith(".json")
+                if is_read and (code := _code_in_json(archive.read(name))):
                     return f"{code} ({name})"
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
         raise NotAnArchiveError(str(error)) from error

@@ -211,6 +211,6 @@ def _in_type(leaf: Any, dtype: np.dtype[Any]) -> Any:
         return array.astype(dtype)
     if array.dtype != dtype and (own := _NARROW.get(array.dtype.name)):
         raise UserModelError(
-            f"its weights are {own}, not {dtype.name}; return float32, or pass --dtype {own}"
+            f"the weights are {own}, not {dtype.name}; return float32, or pass --dtype {own}"
         )
     return array

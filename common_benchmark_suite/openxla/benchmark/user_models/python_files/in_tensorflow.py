@@ -124,8 +124,8 @@ class TensorFlowModel(UserModel):
             _copy_variables(self.model.variables, wide.model.variables)
         except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise UserModelError(
-                "the model cannot be created in float64, which the truth needs: "
-                f"{error_line(error)}; add a method as_float64() to it"
+                "cannot create the model in float64, which is needed to verify its outputs: "
+                f"{error_line(error)}; add a method as_float64() to the model"
             ) from error
         return wide
 

@@ -193,13 +193,13 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
     dtype = TORCH_DTYPES[data_type]
     types = {tensor.dtype for tensor in _tensors(module) if tensor.is_floating_point()}
     if any(tensor.is_meta for tensor in _tensors(module)):
-        raise UserModelError("its weights are on the `meta` device and have no values")
+        raise UserModelError("the weights are on the `meta` device and have no values")
     if other := types - {dtype, torch.float32}:
         names = {value: key for key, value in TORCH_DTYPES.items()}
         known = names.get(min(other, key=str))
         way_out = "; return it in float32 with model.float()" if torch.float64 in other else ""
         hint = f"; pass --dtype {known}" if known else way_out
-        raise UserModelError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
+        raise UserModelError(f"the weights are {min(other, key=str)}, not {data_type}{hint}")
     # `Module.to` would make complex weights real.
     casts = {"fp32": module.float, "fp16": module.half, "bf16": module.bfloat16}
     return casts[data_type]()

@@ -117,7 +117,7 @@ def dotted_name(file: Path) -> str:
     if wrong := [name for name in folders if "." in name]:
         raise UserModelError(
             f"{file} has relative imports, but its folder {wrong[0]!r} cannot be a package: rename "
-            "the folder without a dot"
+            "it so that it contains no dot"
         )
     if file.name == "__init__.py":
         return ".".join(folders)
