@@ -38,4 +38,6 @@ def check_place(path: Path, what: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
-        raise UsageError(f"{what} {path} cannot be written: {error}") from error
+        raise UsageError(
+            f"{what} {path} cannot be written: {error.strerror} ({path.parent})"
+        ) from error

@@ -7,6 +7,7 @@ runtimes, which are behind `Program` and `Buffer`.
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -147,7 +148,7 @@ class GenerationLoop:
         self._decode = (
             decode.bind([first[0], position, *states[0]], second),
             decode.bind(
-                [second[0], position, *states[1]], [*first[:2], *_chosen(states[0], plan.changes)]
+                [second[0], position, *states[1]], [*first[:2], *compress(states[0], plan.changes)]
             ),
         )
         self._side = 0
@@ -252,10 +253,6 @@ def poison(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     if dtype.kind == "b":
         return np.ones(shape, dtype)
     return np.frombuffer(_PATTERN * (math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
-
-
-def _chosen(state: Sequence[Any], changes: Sequence[bool]) -> list[Any]:
-    return [part for part, changed in zip(state, changes, strict=True) if changed]
 
 
 def _merged(state: Sequence[Any], anew: Sequence[Any], changes: Sequence[bool]) -> list[Any]:

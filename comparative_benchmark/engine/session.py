@@ -414,7 +414,7 @@ class Session:
                     if isinstance(message, PhaseEntered):
                         self._enter_phase(message.phase)
                     elif isinstance(message, Report) and message.id != self._calls:
-                        raise self._malformed("an answer without a matching command")
+                        raise self._malformed("the report does not match the last command")
                     elif isinstance(message, Failure):
                         self._track.answered()
                         raise SessionEnded.by(message)

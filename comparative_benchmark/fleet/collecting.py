@@ -121,7 +121,7 @@ def _add(attempt: str, job: Job, spool: Spool, merging: "_Merging", done: Collec
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_RESULT:
-            raise ValueError("not a regular file of at most 1 GiB")
+            raise ValueError("not a regular file, or larger than 1 GiB")
         plain = msgspec.json.decode(path.read_bytes())
         document = msgspec.convert(plain, Document)
         _check(document, job)

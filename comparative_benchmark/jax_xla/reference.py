@@ -107,7 +107,7 @@ def _add_bodies(total: _Count, equation: Any, inner: Sequence[Any]) -> None:
             for atom, variable in zip(operands, variables, strict=True):
                 total.read(atom, times * count.reads.get(variable, 0))
         elif count.flops:
-            raise ValueError(f"cannot determine how often `{name}` runs its body")
+            raise ValueError(f"cannot determine how many times `{name}` runs its body")
         else:  # the scalar function of a reduction or a scatter
             for atom in operands:
                 total.read(atom, _bytes(atom))

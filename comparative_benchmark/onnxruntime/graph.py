@@ -302,10 +302,8 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
             # The quantiser transposes weights without updating their recorded shapes; without
             # records it infers all shapes again.
             bare = source.with_name(f"{source.stem}.bare.onnx")
-            stripped = onnx.ModelProto()
-            stripped.CopyFrom(before)
-            del stripped.graph.value_info[:]
-            onnx.save(stripped, str(bare))
+            del before.graph.value_info[:]
+            onnx.save(before, str(bare))
             quantise(str(bare), str(target))
         after = load(target)
         weights = {weight.name for weight in before.graph.initializer}

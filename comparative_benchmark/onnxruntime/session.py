@@ -112,8 +112,8 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
     except (errors.NotImplemented, errors.InvalidGraph) as error:
         said = str(error).splitlines()[0].replace(str(path), path.name)
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; it "
-            "has most kernels in float32 only"
+            f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; most of its "
+            "kernels support only float32"
         ) from error
     # A provider whose libraries cannot be loaded is left out with a warning.
     if (providers := opened.get_providers())[:1] != [wanted]:

@@ -333,8 +333,8 @@ class PtInductor(Backend):
             return super().generation_parts()
         if self._cuda_graphs:
             raise UnsupportedError(
-                "a CUDA graph for `decode` reads the cache where the previous step left it, so "
-                "each step needs its own graph, and only a whole generation records these graphs"
+                "a CUDA graph for `decode` reads the cache at a fixed address, so each step needs "
+                "its own graph, and these graphs are recorded only during a whole generation"
             )
 
         def compile_part(part: Any) -> Any:

@@ -227,7 +227,5 @@ def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | 
         taken = {id(case) for case in partner.values()}
         left = [case for case in left if id(case) not in partner]
         right = [case for case in right if id(case) not in taken]
-    pairs: list[tuple[Case | None, Case | None]] = [
-        (case, partner.get(id(case))) for case in before
-    ]
-    return pairs + [(None, case) for case in right]
+    paired = [(case, partner.get(id(case))) for case in before]
+    return [*paired, *((None, case) for case in right)]

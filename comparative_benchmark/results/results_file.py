@@ -435,13 +435,8 @@ def _encode_document(document: Mapping[str, Any]) -> bytes:
 
 
 def _empty() -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "trigger": {},
-        "execution_environment": {},
-        "runs": [],
-        "benchmarks": [],
-    }
+    latest: dict[str, Any] = {"trigger": {}, "execution_environment": {}}
+    return {"schema_version": SCHEMA_VERSION, **latest, "runs": [], "benchmarks": []}
 
 
 def write_atomically(path: Path, document: Mapping[str, Any]) -> None:

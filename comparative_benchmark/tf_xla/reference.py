@@ -154,7 +154,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     """
     if not hasattr(model, "as_float64"):
         raise TypeError(
-            f"{type(model).__name__} needs a method as_float64() that returns it in float64"
+            f"{type(model).__name__} needs an as_float64() method that returns a float64 model"
         )
     with tf.device("CPU:0"):
         tensors = [tf.convert_to_tensor(value) for value in inputs]

@@ -208,4 +208,4 @@ def check_parameters(
         if takes != gets:
             raise TypeError(f"program parameter {index} is {takes}, but its argument is {gets}")
     if len(actual) != len(expected):
-        raise TypeError(f"program parameters: {len(actual)}, but arguments: {len(expected)}")
+        raise TypeError(f"program parameters: expected {len(expected)}, got {len(actual)}")

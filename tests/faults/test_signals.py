@@ -16,7 +16,7 @@ ARGUMENTS = (
 )
 # Output before the signal is sent, or a file that exists by then.
 MOMENTS = {"preparing": "preparing", "after the first process": "first processes", "at once": None}
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 @pytest.fixture

@@ -345,7 +345,7 @@ def test_an_adapter_adds_its_product_to_the_base(answer):
     assert got["changed"].endswith("plain has changed since this run was planned")
     assert got["layer"].startswith("other_layer does not match its base bert: BertModel has no ")
     assert got["size"] == (
-        "other_size does not match its base bert: encoder.layer.1.attention.self.query is for "
+        "other_size does not match its base bert: encoder.layer.1.attention.self.query has size "
         "48x32, but the base has 32x32"
     )
 

@@ -307,4 +307,4 @@ def test_a_model_as_the_guide_writes_it_runs_in_every_framework(tmp_path, enviro
     }
     assert agreed["NEWBASE_FP32_PT_BATCH4"] is None
     assert "define `params` and `apply(params, *inputs)`" in agreed["NEWBASE_FP32_JAX_BATCH4"]
-    assert "needs a method as_float64()" in agreed["NEWBASE_FP32_TF_BATCH4"]
+    assert "needs an as_float64() method" in agreed["NEWBASE_FP32_TF_BATCH4"]

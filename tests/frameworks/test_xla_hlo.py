@@ -361,7 +361,7 @@ def test_arguments_are_compared_with_parameters_one_by_one():
     takes = [((2,), np.dtype(np.float32)), ((), np.dtype(ml_dtypes.bfloat16))]
     gets = [InputType(shape=(2,), dtype="float32"), InputType(shape=(), dtype="bfloat16")]
     check_parameters(takes, gets)
-    with pytest.raises(TypeError, match="program parameters: 2, but arguments: 1"):
+    with pytest.raises(TypeError, match="program parameters: expected 1, got 2"):
         check_parameters(takes, gets[:1])
     with pytest.raises(TypeError, match=r"parameter 0 .* float32\[2\], .* bfloat16\[\]"):
         check_parameters(takes, gets[::-1])

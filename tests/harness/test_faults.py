@@ -28,7 +28,7 @@ EXPECTED = {
     "TOY_RAISES": ("failed", "first_run", "this model is tired"),
     "TOY_RAISES_IN_INIT": ("failed", "load", "weights are gone"),
     "TOY_NO_ARRAY": ("failed", "outputs", "expected an array of numbers"),
-    "TOY_ARITY": ("failed", "load", "does not accept the inputs from preprocess (1)"),
+    "TOY_ARITY": ("failed", "load", "does not accept the inputs from preprocess (1 given)"),
     "TOY_EXIT_CODE": ("crashed", "first_run", "exit code 7"),
     "TOY_FLOODS": ("ok", None, ""),
     "TOY_PRINTS_FOR_EVER": ("failed", "first_run", "printed more than 64 MiB"),

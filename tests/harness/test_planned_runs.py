@@ -33,7 +33,7 @@ def test_a_dry_run_names_trials_that_are_refused(capsys):
     [
         (["-name", "models/NO_SUCH/.+"], "no case is named"),
         (["--backend", "test_nampy"], "did you mean test_numpy?"),
-        (["--cpus", "4000"], "not usable by this process: 4000"),
+        (["--cpus", "4000"], "this process cannot use 4000"),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_would(capsys, arguments, words):

@@ -134,7 +134,7 @@ def test_workers_are_pinned(cbs_run):
 def test_cpus_that_are_not_there_are_refused(cbs_run):
     run = cbs_run(*ONE, "--cpus", "4000")
     assert run.code == 1
-    assert "not usable by this process: 4000" in run.err
+    assert "this process cannot use 4000" in run.err
 
 
 def test_a_budget_of_each_trial_leaves_the_pilot_and_nothing_else(cbs_run):

@@ -15,7 +15,8 @@ REPOSITORY = Path(__file__).parents[2]
 # All code that affects a checkpoint, an input, a truth or a reference.
 SOURCES = (
     "common_benchmark_suite/openxla/benchmark",
-    *(f"comparative_benchmark/{name}" for name in ("backends", "judge", "torchbench", "worker")),
+    *("comparative_benchmark/backends", "comparative_benchmark/engine/worker"),
+    *("comparative_benchmark/sources/torchbench", "comparative_benchmark/analysis/verification"),
     *(f"comparative_benchmark/{name}" for name in ("pt_inductor", "jax_xla", "tf_xla", "tflite")),
     "tests/plugin",
 )
@@ -26,6 +27,8 @@ _KEPT = 2
 def digest_of_sources() -> str:
     """Returns a digest of the sources, and of the versions of all packages."""
     total = hashlib.sha256()
+    # A folder that has moved would not count any more.
+    assert all((REPOSITORY / name).is_dir() for name in SOURCES)
     paths = [path for name in SOURCES for path in (REPOSITORY / name).rglob("*")]
     paths += REPOSITORY.glob("comparative_benchmark/*/requirements.txt")
     for path in sorted(set(paths)):

@@ -38,7 +38,7 @@ def check_arity(model: Any, inputs: Sequence[Any]) -> None:
     """Raises TypeError if `forward` cannot take that number of inputs."""
     if error := mismatch(model.forward, inputs):
         raise TypeError(
-            f"forward does not accept the inputs from preprocess ({len(inputs)}): {error}"
+            f"forward does not accept the inputs from preprocess ({len(inputs)} given): {error}"
         )
 
 

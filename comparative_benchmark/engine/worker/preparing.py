@@ -398,7 +398,7 @@ class JudgedBy:
         forced = self.model.verification_inputs(inputs, truth)
         again, same_type = self._due(forced)
         if not np.array_equal(again[TOKENS], truth[TOKENS]):
-            raise RuntimeError("the model chooses different tokens if it is fed its own tokens")
+            raise RuntimeError("the float64 run chooses different tokens when its own are fed back")
         return same_type
 
 

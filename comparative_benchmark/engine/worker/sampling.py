@@ -298,8 +298,8 @@ class CompiledRuns:
             )
         if iterations and all(block.compilations):
             raise UnsupportedError(
-                f"it recompiles in each call: {counter.recompile_reason()}; each of the "
-                f"{iterations} timed iterations contains a compilation"
+                f"all {iterations} timed iterations recompiled the program: "
+                f"{counter.recompile_reason()}"
             )
 
 

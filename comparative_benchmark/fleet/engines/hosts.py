@@ -244,7 +244,7 @@ class SshEngine:
         try:
             return json.loads(done.stdout.splitlines()[-1])
         except (ValueError, IndexError) as error:
-            raise EngineError(f"{host}: the agent sent no valid response") from error
+            raise EngineError(f"{host}: the agent did not send a valid response") from error
 
 
 def _reason(lines: Sequence[str]) -> str:

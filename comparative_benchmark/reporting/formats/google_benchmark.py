@@ -262,7 +262,7 @@ def _aggregate(entries: Sequence[_Entry]) -> tuple[int, list[float]]:
         for position, entry in enumerate(entries):
             if entry.aggregate_name == wanted and entry.real_time is not None:
                 return position, [entry.ms(entry.real_time)]
-    raise FormatError("no time: expected iterations, or their median or mean")
+    raise FormatError("no real_time in an iteration, median or mean entry")
 
 
 def _counters(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:

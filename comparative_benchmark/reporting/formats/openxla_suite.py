@@ -110,7 +110,7 @@ def matches(document: Any) -> bool:
 
 def _result(record: _Record, plain: Mapping[str, Any], common: Mapping[str, Any]) -> PortableResult:
     if len(record.metrics) != 1:
-        raise FormatError(f"metrics for {len(record.metrics)} levels, expected 1")
+        raise FormatError(f"expected metrics for one level, got {len(record.metrics)} levels")
     [(level, metrics)] = record.metrics.items()
     definition, error, values = record.definition, metrics.error, plain["metrics"][level]
     framework = definition.framework.rpartition(".")[2].lower()

@@ -357,9 +357,9 @@ class Row(_Fields, frozen=True, kw_only=True):
             raise RowError(f"extra is not JSON: {error}") from error
         low, high = self.latency_low_ms, self.latency_high_ms
         if (low is None) != (high is None):
-            raise RowError("a latency interval must have two ends")
+            raise RowError("a latency interval needs a lower and an upper bound")
         if low is not None and high is not None and low > high:
-            raise RowError(f"the latency interval ends before it begins: {low} to {high}")
+            raise RowError(f"latency interval: lower bound {low} is above upper bound {high}")
 
     @property
     def competitor(self) -> str:

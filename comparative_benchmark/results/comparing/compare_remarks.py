@@ -252,13 +252,8 @@ class Remarks:
     @property
     def lines(self) -> list[str]:
         """The remarks as sentences, drift last."""
-        changed = []
-        for floor, name in (
-            (self.noise_floor, "noise floor"),
-            (self.saved_noise_floor, "saved noise floor"),
-        ):
-            if floor is not None and floor.pooled is not None:
-                changed.append(f"{name}: {floor_text(floor.pooled)}")
+        floors = {"noise floor": self.noise_floor, "saved noise floor": self.saved_noise_floor}
+        changed = [f"{n}: {floor_text(f.pooled)}" for n, f in floors.items() if f and f.pooled]
         if self.withheld:
             changed.append(
                 f"verdicts withheld: {self.withheld}; to see the ones whose difference the machine "

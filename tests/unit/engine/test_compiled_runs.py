@@ -73,7 +73,7 @@ def test_timed_iterations_need_the_calls_of_the_verified_run(calls, reason):
 def test_a_compilation_in_each_iteration_is_reported_and_a_single_one_is_not():
     backend = Compiling([1], compilations=[False, True, True])
     runs = verified(backend)
-    with pytest.raises(UnsupportedError, match="it recompiles in each call: an unknown reason"):
+    with pytest.raises(UnsupportedError, match="recompiled the program: an unknown reason"):
         runs.require(measure_block(backend, 2))
     runs.require(measure_block(backend, 2))
     backend = Compiling([1], compilations=[False, True, False])

@@ -141,8 +141,11 @@ WRONG = {
     "a truth value for a number": ({"error": True}, r"`\$.error`"),
     "a fraction of a thread": ({"threads": 1.5}, r"`\$.threads`"),
     "a count beyond a column": ({"processes": 2**31}, r"`\$.processes`"),
-    "half an interval": ({"latency_low_ms": None}, "a latency interval must have two ends"),
-    "an interval that is upside down": ({"latency_low_ms": 2.0}, "ends before it begins"),
+    "half an interval": (
+        {"latency_low_ms": None},
+        "a latency interval needs a lower and an upper bound",
+    ),
+    "an interval that is upside down": ({"latency_low_ms": 2.0}, "is above upper bound"),
     "versions in a list": ({"versions": ["jax"]}, r"`\$.versions`"),
     "a version that is not text": ({"versions": {"jax": 1}}, r"`\$.versions\[...\]`"),
     "extra that is not JSON": ({"extra": {"a": {1}}}, "extra is not JSON"),
