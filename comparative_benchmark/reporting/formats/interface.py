@@ -89,7 +89,7 @@ class Source:
         try:
             return msgspec.json.decode(self.content, type=kind)
         except RecursionError as error:
-            raise FormatError(f"{self.name}: JSON is nested too deeply") from error
+            raise FormatError(f"{self.name}: not JSON: nested too deeply") from error
         except msgspec.ValidationError as error:
             raise FormatError(f"{self.name}:1: not {what}: {error}") from error
         except msgspec.DecodeError as error:

@@ -348,17 +348,17 @@ class ParityFile:
         self._lock = self._locked()
         self._cells: dict[tuple[str, CellKey], CellResult] = {}
         try:
-            known = _read(self._path) if self._path and self._path.exists() else _File()
+            known = _read(self._path) if self._path and self._path.exists() else None
             here = execution_environment.get("git_revision")
-            there = known.execution_environment.get("git_revision")
-            if resume and known.cells and here != there:
+            there = known.execution_environment.get("git_revision") if known else None
+            if resume and known and known.cells and here != there:
                 raise ParityFileError(
                     f"{path} is from revision {there} of the suite, not {here}; choose another file"
                 )
         except ParityFileError:
             self._release()
             raise
-        if resume:
+        if resume and known:
             self._cells = {(cell.device, cell.key): cell for cell in known.cells}
         self._head = {
             "schema_version": SCHEMA_VERSION,
@@ -462,9 +462,9 @@ class ParityFile:
 
 @attrs.frozen
 class _File:
-    schema_version: Literal[1] = 1
-    kind: Literal["parity"] = "parity"
-    cells: tuple[CellResult, ...] = ()
+    schema_version: Literal[1]
+    kind: Literal["parity"]
+    cells: tuple[CellResult, ...]
     execution_environment: dict[str, Any] = attrs.field(factory=dict)
 
 

@@ -156,5 +156,5 @@ def test_who_waits_for_another_process_waits_no_longer_than_the_deadline(server,
     lock = serve_model(server, FILES)
     digest = hashlib.sha256(FILES["model.mlir"]).hexdigest()
     options = attrs.evolve(OPTIONS, deadline_s=0.5)
-    with cache.lock(digest), pytest.raises(Exception, match=r"model\.mlir, which another process"):
+    with cache.lock(digest), pytest.raises(Exception, match=r"model\.mlir \(another process"):
         fetch([Source(url=lock.url)], cache=cache, options=options)
