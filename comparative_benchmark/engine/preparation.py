@@ -430,9 +430,9 @@ def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
     references of other packages come last, because they must not judge ours.
     """
 
-    def place(trial: Trial) -> tuple[str, int]:
+    def place(trial: Trial) -> tuple[bool, int, str]:
         framework = trial.case.model.model_impl.framework_type
-        return _module_suffix(trial), (*_QUICK_FIRST, framework).index(framework)
+        return is_foreign(trial), (*_QUICK_FIRST, framework).index(framework), _module_suffix(trial)
 
     return sorted(trials, key=place)
 
