@@ -277,7 +277,7 @@ class RunRequest:
     name: str | None = _option(
         SELECTION,
         *("-name", "--benchmark-name"),
-        text="regular expression that matches a whole case name, or plain text that is part of one",
+        text="regular expression that matches a whole case name, or a plain substring of the name",
     )
     test: str = _option(
         SELECTION,
