@@ -98,7 +98,7 @@ def _is_left(folder: Path) -> bool:
     try:
         held = os.fstat(descriptor)
         is_young = abs(time.time() - held.st_mtime) < _YOUNG_S
-        # They are locked soon after they are made.
+        # Folders with these names are locked soon after they are made.
         if held.st_uid != os.getuid() or (is_young and folder.name.startswith((_UNLOCKED, "."))):
             return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         return hosts[options.action](options)
     if options.campaign and not _CAMPAIGN.fullmatch(options.campaign):
         raise UsageError(
-            f"--campaign {options.campaign!r}: use 1-61 letters, digits, . _ -, a letter first"
+            f"--campaign {options.campaign!r}: use 1-61 letters, digits, . _ - (not . _ - first)"
         )
     fleet = read_fleet(options.fleet)
     if options.action == "collect" and options.exported:

@@ -113,11 +113,11 @@ def _models() -> dict[tuple[str, str], Path]:
     A model may have its own folder, as in the OpenXLA suite's guide: `NAME/NAME.py`, or
     `NAME/NAME_model.py`.
     """
-    names = ("{}", "{}_model")
-    own = (
-        p for p in _MODELS.glob("*/*/*.py") if p.stem in (n.format(p.parent.name) for n in names)
-    )
-    nested = {(path.parent.name, path.parents[1].name): path for path in sorted(own)}
+    nested = {
+        (path.parent.name, path.parents[1].name): path
+        for path in sorted(_MODELS.glob("*/*/*.py"))
+        if path.stem in (path.parent.name, f"{path.parent.name}_model")
+    }
     written = (path for path in _MODELS.glob("*/*.py") if _CREATES.search(path.read_text("utf-8")))
     return nested | {(path.stem, path.parent.name): path for path in written}
 

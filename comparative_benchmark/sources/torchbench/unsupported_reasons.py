@@ -128,7 +128,7 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
             return f"data: {_line(one)}; pass --install to run install.py"
         if isinstance(one, TypeError) and "must derive from BaseException" in str(one):
-            return f"{folder.name} raises something else than an error: {_line(one)}"
+            return f"{folder.name} raises something other than an error: {_line(one)}"
         if any(words in str(one) for words in _NO_GPU):
             return f"{folder.name} needs an NVIDIA GPU: {_line(one)}"
     return None
